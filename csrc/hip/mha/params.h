@@ -35,6 +35,9 @@ inline constexpr int32_t kUnboundedWindow = 0x3fffffff;
 // Rows of one workgroup of dot_do_o, and the padding of row_lse and row_delta.
 inline constexpr int32_t kRowPadding = 64;
 
+// Keys that one workgroup of dq_dk_dv owns: 4 waves of 64.
+inline constexpr int32_t kKeysPerWorkgroup = 256;
+
 // dot_do_o: delta = rowsum(dout * out), the rows' constants for dq_dk_dv, d_sink partial sums.
 // Grid (ceil(seqlen_q / kRowPadding), nhead_q, batch), 256 threads.
 struct DotDoOParams {
@@ -51,7 +54,7 @@ struct DotDoOParams {
 };
 
 // dq_dk_dv: one workgroup a tile of keys and KV head; loops over the group's query heads and query
-// tiles. Grid (ceil(seqlen_k / tile), nhead_k, batch), 256 threads.
+// tiles. Grid (ceil(seqlen_k / kKeysPerWorkgroup), nhead_k, batch), 256 threads.
 struct DqDkDvParams {
   ConstTensor q, k, v, dout;
   Tensor dk, dv;
