@@ -42,25 +42,26 @@ inline constexpr int32_t kKeysPerWorkgroup = 256;
 // Grid (ceil(seqlen_q / kRowPadding), nhead_q, batch), 256 threads.
 struct DotDoOParams {
   ConstTensor out, dout;
-  ConstRowVector lse;       // natural log, sink-inclusive
-  RowVector delta;          // softmax_d of the interface: delta, or data == nullptr
+  ConstRowVector lse;  // natural log, sink-inclusive
+  RowVector delta;     // softmax_d of the interface: delta, or data == nullptr
   // [batch, nhead_q, seqlen_q_padded]: what dq_dk_dv reads. Rows past seqlen_q, and rows whose lse
   // is -inf (they see no key), get row_lse = -inf and row_delta = 0, so that P and dS are 0 there.
-  float* row_lse;           // -lse * log2(e)
-  float* row_delta;         // delta
-  const float* sink;        // [batch, nhead_q], natural log, already scaled; nullptr: no sink
-  float* d_sink_partial;    // [batch, nhead_q, gridDim.x]: -sum exp(sink - lse) * delta
+  float* row_lse;         // -lse * log2(e)
+  float* row_delta;       // delta
+  const float* sink;      // [batch, nhead_q], natural log, already scaled; nullptr: no sink
+  float* d_sink_partial;  // [batch, nhead_q, gridDim.x]: -sum exp(sink - lse) * delta
   int32_t seqlen_q, seqlen_q_padded, nhead_q;
 };
 
 // dq_dk_dv: one workgroup a tile of keys and KV head; loops over the group's query heads and query
-// tiles. Grid (ceil(seqlen_k / kKeysPerWorkgroup), nhead_k, batch), 256 threads.
+// tiles. Grid (nhead_k, ceil(seqlen_k / kKeysPerWorkgroup), batch), 256 threads: heads vary fastest
+// so that the workgroups an XCD receives in turn share the same KV head's Q and dO in its L2.
 struct DqDkDvParams {
   ConstTensor q, k, v, dout;
   Tensor dk, dv;
-  const float* row_lse;     // as DotDoOParams
+  const float* row_lse;  // as DotDoOParams
   const float* row_delta;
-  float* dq_acc;            // [batch, nhead_q, seqlen_q_padded, hdim], zero before the launch
+  float* dq_acc;  // [batch, nhead_q, seqlen_q_padded, hdim], zero before the launch
   int32_t seqlen_q, seqlen_k, seqlen_q_padded;
   int32_t nhead_q, nhead_k;
   float scale;
@@ -70,7 +71,7 @@ struct DqDkDvParams {
 // convert_dq: dq = scale * dq_acc, rounded. Grid (ceil(seqlen_q / kRowPadding), nhead_q, batch),
 // 256 threads.
 struct ConvertDqParams {
-  const float* dq_acc;      // [batch, nhead_q, seqlen_q_padded, hdim]
+  const float* dq_acc;  // [batch, nhead_q, seqlen_q_padded, hdim]
   Tensor dq;
   int32_t seqlen_q, seqlen_q_padded, nhead_q;
   float scale;
@@ -78,8 +79,8 @@ struct ConvertDqParams {
 
 // reduce_d_sink: d_sink[h] += sum of the partials, in a fixed order. Grid (nhead_q), 256 threads.
 struct ReduceDSinkParams {
-  const float* partial;     // [batch, nhead_q, tiles]
-  float* d_sink;            // [nhead_q]
+  const float* partial;  // [batch, nhead_q, tiles]
+  float* d_sink;         // [nhead_q]
   int32_t batch, nhead_q, tiles;
 };
 

@@ -1,0 +1,56 @@
+// Matrix instructions. Only the full-rate 16-bit shapes of gfx950 are wrapped: 16x16x16 and
+// 32x32x8 take as many passes as shapes of twice the depth.
+#pragma once
+
+#include "hip/arch/types.h"
+
+namespace mha_sink::arch {
+
+// v_mfma_f32_32x32x16_bf16: 8 passes (32 clocks). Lane l of A holds row l % 32 and slots
+// k = 8 * (l / 32) + 0..7, B likewise for its column; register r of C and D holds row
+// 8 * (r / 4) + 4 * (l / 32) + r % 4 of column l % 32.
+//
+// The instruction is written as asm because only asm pins the register file of C and D. Left to
+// itself, clang 22 splits the 256 accumulator registers of dq_dk_dv between both files and copies
+// them around every MFMA (and, with any of them pinned, moves all others to accumulation
+// registers). The compiler's hazard recogniser does not look into asm, hence the rules
+//  * A and B come from LDS, whose wait separates them from the MFMA, or from a VALU instruction
+//    before a barrier: a VALU write and an MFMA that reads it must be 2 wait states apart;
+//  * ready() stands between the last MFMA on C and any other use of it.
+
+// A 32 x 32 fp32 accumulator in VGPRs: a product that VALU instructions read next.
+struct VectorAccumulator {
+  f32x16 c;
+
+  MHA_SINK_DEVICE void start(bf16x8 a, bf16x8 b) {
+    asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
+  }
+  MHA_SINK_DEVICE void add(bf16x8 a, bf16x8 b) {
+    asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));
+  }
+  MHA_SINK_DEVICE f32x16 ready() {
+    // LLVM asks for 11 wait states between an 8-pass XDL write and a VALU or memory read.
+    asm volatile("s_nop 10" : "+v"(c));
+    return c;
+  }
+};
+
+// A 32 x 32 fp32 accumulator in accumulation registers: one that lives through a whole loop.
+struct ResidentAccumulator {
+  f32x16 c;
+
+  // 0 as a product: a loop phi stays in accumulation registers only if every definition does.
+  MHA_SINK_DEVICE void clear() {
+    const bf16x8 zeros = bf16x8(0.0f);
+    asm("s_nop 1\n\tv_mfma_f32_32x32x16_bf16 %0, %1, %1, 0" : "=a"(c) : "v"(zeros));
+  }
+  MHA_SINK_DEVICE void add(bf16x8 a, bf16x8 b) {
+    asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+a"(c) : "v"(a), "v"(b));
+  }
+  MHA_SINK_DEVICE f32x16 ready() {
+    asm volatile("s_nop 10" : "+a"(c));
+    return c;
+  }
+};
+
+}  // namespace mha_sink::arch

@@ -1,0 +1,34 @@
+// Barriers and lane exchange.
+#pragma once
+
+#include "hip/arch/types.h"
+
+namespace mha_sink::arch {
+
+// Every wave's LDS writes before the barrier are seen by all waves after it. The fences are local
+// to the workgroup's LDS: they order ds instructions and leave loads from memory in flight.
+MHA_SINK_DEVICE void workgroup_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+}
+
+// Value of lane `lane_id() ^ kMask`: ds_bpermute_b32.
+template <int kMask>
+MHA_SINK_DEVICE float lane_xor(float value) {
+  const int other = (lane_id() ^ kMask) * 4;
+  return __builtin_bit_cast(float,
+                            __builtin_amdgcn_ds_bpermute(other, __builtin_bit_cast(int, value)));
+}
+
+// Value of lane kLane of the caller's row of 16 lanes: DPP row_newbcast, which the compiler folds
+// into a VALU operand at no cost.
+template <int kLane>
+MHA_SINK_DEVICE float row_broadcast(float value) {
+  constexpr int kRowNewBroadcast = 0x150;
+  const int bits = __builtin_bit_cast(int, value);
+  return __builtin_bit_cast(
+      float, __builtin_amdgcn_update_dpp(0, bits, kRowNewBroadcast + kLane, 0xf, 0xf, true));
+}
+
+}  // namespace mha_sink::arch

@@ -1,0 +1,91 @@
+// delta = rowsum(dout * out), the row constants of dq_dk_dv, and the sink gradient's partial sums.
+// A workgroup takes kRowPadding rows of one query head; see docs/kernels/row_kernels.md.
+#pragma once
+
+#include "hip/arch/buffer.h"
+#include "hip/arch/math.h"
+#include "hip/mha/params.h"
+#include "hip/tile/lds_tile.h"
+#include "hip/tile/reduce.h"
+
+namespace mha_sink::mha {
+
+using namespace tile;
+
+// One row's term of d_sink = -sum exp(sink - lse) * delta, with the limits that the formula leaves
+// open: a row without any key or sink (lse = -inf) has no sink probability; sink = lse = +inf is
+// the limit of a dominant sink, probability 1; and an overflowing probability times delta = 0 is 0.
+MHA_SINK_DEVICE float sink_gradient_term(float sink, float lse, float delta) {
+  if (lse == -__builtin_inff() || sink == -__builtin_inff()) return 0.0f;
+  const float probability = sink == lse ? 1.0f : exp2((sink - lse) * kLog2E);
+  if (probability == __builtin_inff() && delta == 0.0f) return 0.0f;
+  return -probability * delta;
+}
+
+template <int kHeadDim>
+struct DotDoO {
+  static constexpr int kThreads = 256, kWaves = kThreads / kWaveSize;
+  static constexpr int kRowLanes = kHeadDim / 8;  // one 16-byte chunk of a row a lane
+  static constexpr int kPassRows = kThreads / kRowLanes;
+  static constexpr int kPasses = kRowPadding / kPassRows;
+
+  static MHA_SINK_DEVICE float dot(u32x4 a, u32x4 b) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t x = a[i], y = b[i];
+      sum = __builtin_fmaf(bf16_low(x), bf16_low(y), sum);
+      sum = __builtin_fmaf(bf16_high(x), bf16_high(y), sum);
+    }
+    return sum;
+  }
+
+  static MHA_SINK_DEVICE Buffer rows_of(const ConstTensor& tensor, int batch, int row0, int head,
+                                        int rows) {
+    const bf16* first = static_cast<const bf16*>(tensor.data) + batch * tensor.batch_stride +
+                        row0 * tensor.seqlen_stride + head * tensor.nhead_stride;
+    return row_buffer<kHeadDim>(first, tensor.seqlen_stride, rows);
+  }
+
+  static MHA_SINK_DEVICE void run(const DotDoOParams& p, float* scratch) {
+    const int tile = workgroup_id_x(), head = workgroup_id_y(), batch = workgroup_id_z();
+    const int row0 = tile * kRowPadding;
+    const int rows = min(p.seqlen_q - row0, kRowPadding);
+    const Buffer out = rows_of(p.out, batch, row0, head, rows);
+    const Buffer dout = rows_of(p.dout, batch, row0, head, rows);
+    const float* lse = p.lse.data + batch * p.lse.batch_stride + head * p.lse.nhead_stride + row0;
+    const int64_t padded_row0 = (int64_t{batch} * p.nhead_q + head) * p.seqlen_q_padded + row0;
+    const float sink = p.sink ? p.sink[batch * p.nhead_q + head] : 0.0f;
+
+    const int lane_of_row = thread_id() % kRowLanes;
+    float sink_gradient = 0.0f;
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+      const int row = pass * kPassRows + thread_id() / kRowLanes;
+      const int chunk = lane_of_row * 16;
+      const float partial =
+          dot(buffer_load_16_bytes(out, row * static_cast<int>(p.out.seqlen_stride) * 2 + chunk),
+              buffer_load_16_bytes(dout, row * static_cast<int>(p.dout.seqlen_stride) * 2 + chunk));
+      const float delta = sum_over_lanes<kRowLanes>(partial);
+      if (lane_of_row != 0) continue;
+      const bool exists = row < rows;
+      const float row_lse = exists ? lse[row] : -__builtin_inff();
+      const bool sees_keys = row_lse != -__builtin_inff();
+      p.row_lse[padded_row0 + row] = sees_keys ? -row_lse * kLog2E : -__builtin_inff();
+      p.row_delta[padded_row0 + row] = sees_keys ? delta : 0.0f;
+      if (exists && p.delta.data) {
+        p.delta.data[batch * p.delta.batch_stride + head * p.delta.nhead_stride + row0 + row] =
+            delta;
+      }
+      if (exists && p.sink) sink_gradient += sink_gradient_term(sink, row_lse, delta);
+    }
+    if (p.d_sink_partial == nullptr) return;
+    const float sum = sum_over_workgroup<kWaves>(sink_gradient, scratch);
+    if (thread_id() == 0) {
+      const int tiles = p.seqlen_q_padded / kRowPadding;
+      p.d_sink_partial[(int64_t{batch} * p.nhead_q + head) * tiles + tile] = sum;
+    }
+  }
+};
+
+}  // namespace mha_sink::mha

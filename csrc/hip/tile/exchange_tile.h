@@ -1,0 +1,62 @@
+// A 16-bit matrix that waves write from packed accumulators and read back transposed.
+#pragma once
+
+#include "hip/arch/lds.h"
+#include "hip/arch/types.h"
+
+namespace mha_sink::tile {
+
+using namespace arch;
+
+// A 32 x 32 accumulator rounded to 16 bits: word w of lane l holds rows 8 * (w / 2) + 4 * (l / 32)
+// + 2 * (w % 2) + 0..1 of column l % 32. Words 4 * s..+3 are the MFMA operand of depth rows 16 *
+// s..
+struct PackedBlock {
+  uint32_t word[8];
+
+  MHA_SINK_DEVICE bf16x8 operand(int step) const {
+    const u32x4 words = {word[4 * step], word[4 * step + 1], word[4 * step + 2],
+                         word[4 * step + 3]};
+    return __builtin_bit_cast(bf16x8, words);
+  }
+};
+
+// kColumns columns of 32 rows each, column-major: 64 bytes a column as 8 chunks of 8 bytes, chunk c
+// of column j at position c ^ (j / 2 % 8). ds_write_b64 sees 32 banks and 16 lanes a phase: 16
+// adjacent columns of one chunk land in 16 different slots. ds_read_b64_tr_b16 reads 4 whole
+// columns a phase, which the permutation inside a column does not disturb.
+template <int kColumns>
+struct ExchangeTile {
+  static constexpr int kColumnBytes = 64;
+  char bytes[kColumns * kColumnBytes];
+
+  static constexpr MHA_SINK_DEVICE uint32_t offset(uint32_t column, uint32_t chunk) {
+    return column * kColumnBytes + (chunk ^ (column / 2 % 8)) * 8;
+  }
+
+  // Writes columns column0..column0+31 (a multiple of 32).
+  MHA_SINK_DEVICE void store(int column0, const PackedBlock& block) {
+    const uint32_t lane = lane_id();
+    const LdsBytes base = lds_bytes(bytes) + column0 * kColumnBytes;
+#pragma unroll
+    for (int g = 0; g < 4; ++g) {
+      const u32x2 words = {block.word[2 * g], block.word[2 * g + 1]};
+      lds_write(base + offset(lane % 32, 2 * g + lane / 32), words);
+    }
+  }
+
+  // MFMA operand whose rows are the 32 rows and whose depth is columns column0..+15, a multiple of
+  // 16, in the slot order of LdsTile::load_columns.
+  MHA_SINK_DEVICE bf16x8 load(int column0) {
+    const uint32_t lane = lane_id();
+    const uint32_t in_group = lane % 16;
+    const uint32_t column = 4 * (lane / 32) + in_group / 4;
+    const uint32_t chunk = 4 * (lane / 16 % 2) + in_group % 4;
+    const LdsBytes base = lds_bytes(bytes) + column0 * kColumnBytes;
+    const bf16x4 first = lds_read_transposed(base + offset(column, chunk));
+    const bf16x4 second = lds_read_transposed(base + offset(column + 8, chunk));
+    return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+};
+
+}  // namespace mha_sink::tile

@@ -1,0 +1,104 @@
+// 16-bit matrices in LDS, swizzled so that reading them by rows and by columns is free of bank
+// conflicts, and their transfer from global memory.
+#pragma once
+
+#include "hip/arch/buffer.h"
+#include "hip/arch/lds.h"
+#include "hip/arch/types.h"
+
+namespace mha_sink::tile {
+
+using namespace arch;
+
+// kRows rows of kColumns 16-bit elements. A row is kept as chunks of 16 bytes; chunk c of row r
+// lies at position c ^ swizzle(r). LDS has 64 banks of 4 bytes: 16 chunks a clock.
+//  * By rows (ds_read_b128), the lanes of a phase read the same chunk of 16 rows that differ modulo
+//    16: swizzle is a bijection of those rows, so they hit 16 different chunk slots.
+//  * By columns (ds_read_b64_tr_b16), a phase reads 4 adjacent rows of 4 adjacent chunks: the low
+//    bits of the row move the high bits of the chunk, so the rows hit different groups of 4 slots.
+template <int kRows, int kColumns>
+struct LdsTile {
+  static_assert(kColumns == 64 || kColumns == 128);
+  static_assert(kRows % 32 == 0);
+  static constexpr int kRowBytes = kColumns * 2;
+
+  char bytes[kRows * kRowBytes];
+
+  static constexpr MHA_SINK_DEVICE uint32_t swizzle(uint32_t row) {
+    if constexpr (kColumns == 128) return (row & 3) << 2 | ((row >> 2) & 3);
+    // Two rows share the 64 banks: their parity selects the half.
+    return (row & 2) << 1 | ((row >> 2) & 3);
+  }
+
+  static constexpr MHA_SINK_DEVICE uint32_t offset(uint32_t row, uint32_t chunk) {
+    return row * kRowBytes + (chunk ^ swizzle(row)) * 16;
+  }
+
+  // MFMA operand whose rows (or columns) are rows row0..row0+31 of the tile and whose depth is
+  // columns 16 * step..+15. row0 is a multiple of 32.
+  MHA_SINK_DEVICE bf16x8 load_rows(int row0, int step) {
+    const uint32_t lane = lane_id();
+    const uint32_t lane_offset = offset(lane % 32, 2 * step + lane / 32);
+    return lds_read<bf16x8>(lds_bytes(bytes) + lane_offset + row0 * kRowBytes);
+  }
+
+  // MFMA operand whose rows (or columns) are columns 32 * block..+31 of the tile and whose depth is
+  // rows row0..row0+15, row0 a multiple of 16. Slot j of lane half h holds row
+  // row0 + 8 * (j / 4) + 4 * h + j % 4: the order in which an accumulator's registers hold rows, so
+  // that the other operand can be a packed accumulator as it is.
+  MHA_SINK_DEVICE bf16x8 load_columns(int row0, int block) {
+    const uint32_t lane = lane_id();
+    const uint32_t in_group = lane % 16;
+    const uint32_t row = 4 * (lane / 32) + in_group / 4;
+    const uint32_t column = 32 * block + 16 * (lane / 16 % 2) + 4 * (in_group % 4);
+    const uint32_t half_chunk = column % 8 * 2;
+    const uint32_t low = offset(row, column / 8) + half_chunk;
+    const uint32_t high = offset(row + 8, column / 8) + half_chunk;
+    const LdsBytes base = lds_bytes(bytes) + row0 * kRowBytes;
+    const bf16x4 first = lds_read_transposed(base + low);
+    const bf16x4 second = lds_read_transposed(base + high);
+    return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+};
+
+// Rows of a global [rows, kColumns] tensor as a buffer: rows from `rows` on read as 0 (unless rows
+// overlap in memory, where they repeat data of rows that exist).
+template <int kColumns>
+MHA_SINK_DEVICE Buffer row_buffer(const void* first_row, int64_t row_stride, int rows) {
+  const uint32_t bytes =
+      rows > 0 ? static_cast<uint32_t>(((rows - 1) * row_stride + kColumns) * 2) : 0;
+  return make_buffer(first_row, bytes);
+}
+
+// kRows rows on their way from global memory to LDS, in the registers of kThreads threads.
+template <int kRows, int kColumns, int kThreads>
+struct StagedTile {
+  static constexpr int kRowChunks = kColumns / 8;
+  static constexpr int kPerThread = kRows * kRowChunks / kThreads;
+  static_assert(kPerThread * kThreads == kRows * kRowChunks);
+
+  u32x4 chunk[kPerThread];
+
+  MHA_SINK_DEVICE void load(Buffer rows, int row_stride) {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const uint32_t index = thread_id() + i * kThreads;
+      const uint32_t row = index / kRowChunks, c = index % kRowChunks;
+      chunk[i] = buffer_load_16_bytes(rows, row * row_stride * 2 + c * 16);
+    }
+  }
+
+  // To rows row0..row0+kRows-1 of the tile; row0 is a multiple of 16, so that swizzle(row0) is 0.
+  template <int kTileRows>
+  MHA_SINK_DEVICE void store(LdsTile<kTileRows, kColumns>& tile, int row0 = 0) const {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const uint32_t index = thread_id() + i * kThreads;
+      const uint32_t row = index / kRowChunks, c = index % kRowChunks;
+      const uint32_t offset = LdsTile<kTileRows, kColumns>::offset(row, c);
+      lds_write(lds_bytes(tile.bytes) + offset + row0 * kColumns * 2, chunk[i]);
+    }
+  }
+};
+
+}  // namespace mha_sink::tile
