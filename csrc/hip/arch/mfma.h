@@ -29,8 +29,8 @@ struct VectorAccumulator {
     asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));
   }
   MHA_SINK_DEVICE f32x16 ready() {
-    // LLVM asks for 11 wait states between an 8-pass XDL write and a VALU or memory read.
-    asm volatile("s_nop 10" : "+v"(c));
+    // clang 22 puts 12 wait states between this MFMA and a VALU or memory read of its result.
+    asm volatile("s_nop 11" : "+v"(c));
     return c;
   }
 };
@@ -48,7 +48,7 @@ struct ResidentAccumulator {
     asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+a"(c) : "v"(a), "v"(b));
   }
   MHA_SINK_DEVICE f32x16 ready() {
-    asm volatile("s_nop 10" : "+a"(c));
+    asm volatile("s_nop 11" : "+a"(c));
     return c;
   }
 };

@@ -164,7 +164,7 @@ struct DqDkDv {
                               PackedBlock& ds_block) {
     const int block_query0 = query0 + qb * 32, block_key0 = wave_key0 + kb * 32;
     const BlockMask visible = mask.classify(block_query0, block_key0);
-    if (visible == BlockMask::none) {
+    if (visible == BlockMask::none) [[unlikely]] {
 #pragma unroll
       for (int w = 0; w < 8; ++w) p_block.word[w] = ds_block.word[w] = 0;
       return;
@@ -176,7 +176,7 @@ struct DqDkDv {
     f32x16 s = s_product.ready(), dp = dp_product.ready();
     s *= p.scale * kLog2E;
     apply_row_constants(s, dp, rows.lse[qb], rows.delta[qb]);
-    if (visible == BlockMask::partial) {
+    if (visible == BlockMask::partial) [[unlikely]] {
       const Mask::KeyRange range = mask.queries_of(block_key0 + lane % 32);
 #pragma unroll
       for (int r = 0; r < 16; ++r) {
