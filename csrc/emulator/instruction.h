@@ -53,7 +53,7 @@ struct Instruction {
   uint8_t bytes = 4;          // encoded size
   uint32_t address = 0;       // byte offset from the start of the code object's text
   uint32_t target = 0;        // branches: index of the target instruction in the program
-  int32_t simm = 0;           // SOPP/SOPK immediate
+  int32_t simm = 0;           // SOPP/SOPK immediate; v_bitop3: the truth table
 
   Operand dst;    // vdst, sdst, vdata of a load, or none
   Operand sdst;   // second destination: carry-out of VOP3B, v_div_scale; VOPC writes dst
