@@ -110,6 +110,14 @@ class Reader {
   MessagePackValue text(uint64_t count) {
     MessagePackValue value = of(Kind::text);
     std::span<const uint8_t> bytes = take(count);
+    // What compilers write here are symbols and keywords. Anything else would break the error
+    // messages that quote it, which Python reads as UTF-8.
+    for (uint8_t byte : bytes) {
+      if (byte < 0x20 || byte > 0x7e) {
+        throw EmulationError("the metadata has a string with the byte " + std::to_string(byte) +
+                             "; names are printable ASCII");
+      }
+    }
     value.text.assign(bytes.begin(), bytes.end());
     return value;
   }

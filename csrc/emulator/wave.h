@@ -19,6 +19,8 @@ inline constexpr int kVcc = 106, kM0 = 124, kExec = 126;
 
 // Registers and LDS hold this before anything is written: NaN as fp32, bf16 and fp16.
 inline constexpr uint32_t kPoison = 0xffc1ffc1u;
+// `data` begins at a dword of what it is part of.
+void fill_poison(void* data, size_t bytes);
 
 struct alignas(64) VectorRegister {
   uint32_t lane[kLanes];
@@ -58,6 +60,8 @@ class Wave {
   FloatMode mode;
   Workgroup* workgroup = nullptr;
   int index = 0;          // wave number in the workgroup
+  uint8_t* scratch = nullptr;  // 64 lanes of scratch_bytes each
+  uint32_t scratch_bytes = 0;
   std::deque<PendingVmem> vmem;  // oldest first
 
   uint64_t exec() const { return read64(kExec); }
@@ -68,6 +72,12 @@ class Wave {
     sgpr[index + 1] = static_cast<uint32_t>(value >> 32);
   }
 
+  // Every load, store and atomic on global memory counts in vmcnt, in order.
+  void issue_vmem();
+  // LDS-DMA of `lane_bytes` for each lane of the mask, lane l to lds_address + l * lane_bytes from
+  // data + l * lane_bytes. The destination is poison until wait_vmem delivers the data.
+  void issue_lds_dma(uint64_t lds_address, uint32_t lane_bytes, const uint8_t* data,
+                     uint64_t lanes);
   // s_waitcnt vmcnt(n): delivers LDS-DMA data until at most n operations are outstanding.
   void wait_vmem(size_t outstanding);
 };

@@ -37,6 +37,9 @@ struct DqDkDvConfig {
   // At hdim 128 the plan takes all of the LDS, with one buffer for the query tile.
   static constexpr int kBuffers = kHeadDim == 64 ? 2 : 1;
 
+  // Whether blocks of the same queries keep the 32 broadcast row constants in registers.
+  static constexpr bool kShareRowBroadcasts = kHeadDim == 64;
+
   struct LdsPlan {
     KeyTile k, v;
     QueryTile q[kBuffers], dout[kBuffers];
@@ -151,20 +154,21 @@ struct DqDkDv {
     }
   }
 
-  // s = exp2(s + lse), dp = s * (dp - delta), register by register: a DPP control is a constant.
+  // The value of each register's row, register by register: a DPP control is a constant.
   template <int r = 0>
-  MHA_SINK_DEVICE static void apply_row_constants(f32x16& s, f32x16& dp, float lse, float delta) {
-    s[r] = exp2(s[r] + row_broadcast<r>(lse));
-    dp[r] = s[r] * (dp[r] - row_broadcast<r>(delta));
-    if constexpr (r < 15) apply_row_constants<r + 1>(s, dp, lse, delta);
+  MHA_SINK_DEVICE static void broadcast_rows(float constants, f32x16& rows) {
+    rows[r] = row_broadcast<r>(constants);
+    if constexpr (r < 15) broadcast_rows<r + 1>(constants, rows);
   }
 
   // P and dS of one 32 x 32 block; registers are queries, lanes are keys.
+  template <bool kMasked>
   MHA_SINK_DEVICE void scores(int buffer, int query0, int qb, int kb, PackedBlock& p_block,
                               PackedBlock& ds_block) {
     const int block_query0 = query0 + qb * 32, block_key0 = wave_key0 + kb * 32;
-    const BlockMask visible = mask.classify(block_query0, block_key0);
-    if (visible == BlockMask::none) [[unlikely]] {
+    BlockMask visible = BlockMask::full;
+    if constexpr (kMasked) visible = mask.template classify<32, 32>(block_query0, block_key0);
+    if (visible == BlockMask::none) {
 #pragma unroll
       for (int w = 0; w < 8; ++w) p_block.word[w] = ds_block.word[w] = 0;
       return;
@@ -174,9 +178,19 @@ struct DqDkDv {
     product_of_rows(s_product, lds.q[buffer], qb * 32, lds.k, wave_row);
     product_of_rows(dp_product, lds.dout[buffer], qb * 32, lds.v, wave_row);
     f32x16 s = s_product.ready(), dp = dp_product.ready();
-    s *= p.scale * kLog2E;
-    apply_row_constants(s, dp, rows.lse[qb], rows.delta[qb]);
-    if (visible == BlockMask::partial) [[unlikely]] {
+    RowConstants constants = rows;
+    if constexpr (!Config::kShareRowBroadcasts) {
+      opaque(constants.lse[qb]);
+      opaque(constants.delta[qb]);
+    }
+    f32x16 lse, delta;
+    broadcast_rows(constants.lse[qb], lse);
+    broadcast_rows(constants.delta[qb], delta);
+    s = __builtin_elementwise_fma(s, f32x16(p.scale * kLog2E), lse);
+#pragma unroll
+    for (int r = 0; r < 16; ++r) s[r] = exp2(s[r]);
+    dp = s * (dp - delta);
+    if (visible == BlockMask::partial) {
       const Mask::KeyRange range = mask.queries_of(block_key0 + lane % 32);
 #pragma unroll
       for (int r = 0; r < 16; ++r) {
@@ -210,18 +224,33 @@ struct DqDkDv {
     }
   }
 
-  MHA_SINK_DEVICE void step(const QueryCursor& at, int buffer) {
-    PackedBlock p_block[Config::kQueryBlocks][Config::kKeyBlocks];
-    PackedBlock ds_block[Config::kQueryBlocks][Config::kKeyBlocks];
+  // P and dS of the wave's part of a tile pair, dS also to LDS.
+  template <bool kMasked>
+  MHA_SINK_DEVICE void all_scores(
+      int buffer, int query0, PackedBlock (&p_block)[Config::kQueryBlocks][Config::kKeyBlocks],
+      PackedBlock (&ds_block)[Config::kQueryBlocks][Config::kKeyBlocks]) {
 #pragma unroll
     for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
 #pragma unroll
       for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
-        scores(buffer, at.tile * kQueries, qb, kb, p_block[qb][kb], ds_block[qb][kb]);
+        scores<kMasked>(buffer, query0, qb, kb, p_block[qb][kb], ds_block[qb][kb]);
         lds.ds[qb].store(wave * Config::kWaveKeys + kb * 32, ds_block[qb][kb]);
       }
     }
+  }
+
+  MHA_SINK_DEVICE void step(const QueryCursor& at, const QueryCursor& next, int buffer) {
+    PackedBlock p_block[Config::kQueryBlocks][Config::kKeyBlocks];
+    PackedBlock ds_block[Config::kQueryBlocks][Config::kKeyBlocks];
+    const int query0 = at.tile * kQueries;
+    if (mask.template classify<kQueries, Config::kWaveKeys>(query0, wave_key0) == BlockMask::full) {
+      all_scores<false>(buffer, query0, p_block, ds_block);
+    } else {
+      all_scores<true>(buffer, query0, p_block, ds_block);
+    }
     workgroup_barrier();
+    // Not earlier: the registers of the next tile would be live beside those of S and dP.
+    stage(next);
 #pragma unroll
     for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
 #pragma unroll
@@ -290,20 +319,17 @@ struct DqDkDv {
     const int items = group * (tile_end - tile_begin);
     if (items > 0) {
       QueryCursor at{kv_head * group, (kv_head + 1) * group, tile_begin, tile_begin, tile_end};
-      QueryCursor ahead = at;
-      stage(ahead);
+      stage(at);
       store_staged(0);
-      ahead.advance();
-      stage(ahead);
       workgroup_barrier();
       for (int item = 0; item < items; ++item) {
-        step(at, item % Config::kBuffers);
-        at.advance();
-        // With two buffers all waves left the one to be written before the barrier below.
+        QueryCursor next = at;
+        next.advance();
+        step(at, next, item % Config::kBuffers);
+        at = next;
+        // With two buffers all waves left the one to be written before the barrier in step.
         if constexpr (Config::kBuffers == 1) workgroup_barrier();
         store_staged((item + 1) % Config::kBuffers);
-        ahead.advance();
-        stage(ahead);
         workgroup_barrier();
       }
     }

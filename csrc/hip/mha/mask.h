@@ -11,7 +11,7 @@ using namespace arch;
 enum class BlockMask { none, partial, full };
 
 // Key j is visible to query i when  i + diagonal - left <= j <= i + diagonal + right  and j < keys.
-// Sums stay in int32 for sequences below 2^29: bounds are at most kUnboundedWindow = 2^30 - 1.
+// Sums stay in int32: sequences are at most kMaxSeqlenQ, bounds at most kUnboundedWindow.
 struct Mask {
   int diagonal, left, right, keys;
 
@@ -27,9 +27,10 @@ struct Mask {
     return min(seqlen_q, key_end - diagonal + left);
   }
 
-  // What queries query0..query0+31 see of keys key0..key0+31.
+  // What kQueries queries from query0 see of kKeys keys from key0.
+  template <int kQueries, int kKeys>
   MHA_SINK_DEVICE BlockMask classify(int query0, int key0) const {
-    const int query1 = query0 + 31, key1 = key0 + 31;
+    const int query1 = query0 + kQueries - 1, key1 = key0 + kKeys - 1;
     const int last_key = min(key1, keys - 1);
     if (key0 >= keys || key0 > query1 + diagonal + right || last_key < query0 + diagonal - left) {
       return BlockMask::none;

@@ -38,6 +38,13 @@ inline constexpr int32_t kRowPadding = 64;
 // Keys that one workgroup of dq_dk_dv owns: 4 waves of 64.
 inline constexpr int32_t kKeysPerWorkgroup = 256;
 
+// Largest distance between rows of a [batch, seqlen, nhead, hdim] tensor, in elements: the byte
+// offset of a tile's last row, 255 * 2 * stride, is a 32-bit number.
+inline constexpr int64_t kMaxRowStride = int64_t{1} << 22;
+
+// Sums of a position and a window stay in int32.
+inline constexpr int64_t kMaxSeqlenQ = int64_t{1} << 29;
+
 // dot_do_o: delta = rowsum(dout * out), the rows' constants for dq_dk_dv, d_sink partial sums.
 // Grid (ceil(seqlen_q / kRowPadding), nhead_q, batch), 256 threads.
 struct DotDoOParams {

@@ -1,0 +1,144 @@
+#include "device/emulated.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "emulator/code_object.h"
+#include "emulator/launch.h"
+#include "mha_sink/error.h"
+
+namespace mha_sink {
+namespace {
+
+using Profiles = std::map<std::string, KernelProfile>;
+
+struct LoadedKernel {
+  std::vector<uint8_t> bytes;  // what was loaded, to notice another object of the same name
+  emulator::CodeObject object;
+  const emulator::Kernel& kernel;
+
+  explicit LoadedKernel(const KernelBinary& binary)
+      : bytes(binary.object.begin(), binary.object.end()),
+        object(bytes, binary.name),
+        kernel(object.kernel(binary.name)) {}
+};
+
+// Guards what follows. Held across fork, so that a child never inherits it locked by another
+// thread.
+std::mutex mutex;
+std::map<std::string, std::shared_ptr<const LoadedKernel>, std::less<>> loaded_kernels;
+std::vector<std::shared_ptr<Profiles>> sessions;
+
+const int fork_handlers_registered =
+    pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+
+std::shared_ptr<const LoadedKernel> load(const KernelBinary& binary) {
+  if (fork_handlers_registered != 0) throw Error("pthread_atfork failed: out of memory");
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<const LoadedKernel>& loaded = loaded_kernels[binary.name];
+  if (!loaded || !std::ranges::equal(loaded->bytes, binary.object)) {
+    loaded = std::make_shared<const LoadedKernel>(binary);
+  }
+  return loaded;
+}
+
+bool profiling() {
+  const std::lock_guard lock(mutex);
+  return !sessions.empty();
+}
+
+void record(const emulator::Kernel& kernel, const emulator::Profile& profile) {
+  KernelProfile launch;
+  launch.launches = 1;
+  launch.wave_instructions = profile.wave_instructions;
+  for (size_t i = 0; i < profile.executions.size(); ++i) {
+    if (profile.executions[i] == 0) continue;
+    const emulator::Op op = kernel.program[i].op;
+    launch.by_class[std::string(to_string(emulator::classify(op)))] += profile.executions[i];
+    launch.by_mnemonic[std::string(emulator::mnemonic(op))] += profile.executions[i];
+  }
+  const std::lock_guard lock(mutex);
+  for (const auto& session : sessions) {
+    KernelProfile& total = (*session)[kernel.name];
+    total.launches += launch.launches;
+    total.wave_instructions += launch.wave_instructions;
+    for (const auto& [name, count] : launch.by_class) total.by_class[name] += count;
+    for (const auto& [name, count] : launch.by_mnemonic) total.by_mnemonic[name] += count;
+  }
+}
+
+class EmulatedDevice final : public Device {
+ public:
+  std::string_view name() const override { return "emulated gfx950"; }
+
+  void launch(const KernelBinary& binary, const LaunchDims& dims,
+              std::span<const std::byte> arguments, std::span<const BufferRange> buffers,
+              Stream) override {
+    try {
+      const std::shared_ptr<const LoadedKernel> loaded = load(binary);
+      std::vector<emulator::MemoryRange> memory;
+      for (const BufferRange& buffer : buffers) {
+        if (buffer.bytes == 0) continue;
+        if (buffer.data == nullptr) {
+          throw Error("buffer " + std::string(buffer.name) + " of " + std::to_string(buffer.bytes) +
+                      " bytes is null");
+        }
+        memory.push_back(
+            {reinterpret_cast<uintptr_t>(buffer.data), buffer.bytes, buffer.writable, buffer.name});
+      }
+      emulator::Profile profile;
+      emulator::LaunchSpec spec;
+      std::copy_n(dims.workgroups, 3, spec.workgroups.begin());
+      std::copy_n(dims.workgroup_size, 3, spec.workgroup_size.begin());
+      spec.arguments = arguments;
+      spec.memory = memory;
+      spec.schedule = emulator::default_schedule();
+      const bool profiled = profiling();
+      if (profiled) spec.profile = &profile;
+      emulator::launch(loaded->object, loaded->kernel, spec);
+      if (profiled) record(loaded->kernel, profile);
+    } catch (const std::exception& error) {
+      throw Error("kernel " + std::string(binary.name) + " failed on the " + std::string(name()) +
+                  ": " + error.what());
+    }
+  }
+
+  void memset(void* data, int value, size_t bytes, Stream) override {
+    if (bytes == 0) return;
+    if (data == nullptr) {
+      throw Error("memset of " + std::to_string(bytes) + " bytes at null");
+    }
+    std::memset(data, value, bytes);
+  }
+
+  // Launches return when they have run.
+  void synchronize(Stream) override {}
+};
+
+}  // namespace
+
+ProfileSession::ProfileSession() : kernels_(std::make_shared<Profiles>()) {
+  const std::lock_guard lock(mutex);
+  sessions.push_back(kernels_);
+}
+
+ProfileSession::~ProfileSession() {
+  const std::lock_guard lock(mutex);
+  std::erase(sessions, kernels_);
+}
+
+Profiles ProfileSession::kernels() const {
+  const std::lock_guard lock(mutex);
+  return *kernels_;
+}
+
+Device& emulated_device() {
+  static EmulatedDevice device;
+  return device;
+}
+
+}  // namespace mha_sink

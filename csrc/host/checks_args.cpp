@@ -1,0 +1,124 @@
+// Checks of the C++ call: pointers, sizes and strides.
+#include "hip/mha/params.h"
+#include "host/checks.h"
+
+namespace mha_sink {
+namespace {
+
+using checks::invalid;
+using checks::unsupported;
+using std::to_string;
+
+// mha_bwd_args and fmha_bwd_traits name these fields alike.
+template <class T>
+void check_traits(const T& traits) {
+  if (traits.data_type != "bf16" && traits.data_type != "fp16") {
+    invalid("data_type", "\"" + traits.data_type + "\"", "\"bf16\" or \"fp16\"");
+  }
+  if (traits.mask_type < kNoMask || traits.mask_type > kMaskGeneric) {
+    invalid("mask_type", to_string(traits.mask_type), "0 to 3");
+  }
+  if (traits.bias_type < 0 || traits.bias_type > 2) {
+    invalid("bias_type", to_string(traits.bias_type), "0 to 2");
+  }
+  if (traits.data_type != "bf16") unsupported("data_type", "\"fp16\"", "\"bf16\"");
+  if (traits.is_group_mode) unsupported("is_group_mode", "true", "false");
+  if (traits.mask_type != kNoMask && traits.mask_type != kMaskBottomRight) {
+    unsupported("mask_type", to_string(traits.mask_type), "0 (none) and 2 (bottom-right)");
+  }
+  if (traits.bias_type != 0) unsupported("bias_type", to_string(traits.bias_type), "0");
+  if (traits.has_dbias) unsupported("has_dbias", "true", "false");
+  if (traits.has_dropout) unsupported("has_dropout", "true", "false");
+  if (traits.is_store_randval) unsupported("is_store_randval", "true", "false");
+  if (traits.is_deterministic) {
+    unsupported("is_deterministic", "true (dq is summed by fp32 atomics)", "false");
+  }
+  checks::check_sizes(traits.data_type, traits.batch, traits.seqlen_q, traits.seqlen_k,
+                      traits.nhead_q, traits.nhead_k, traits.hdim_q, traits.hdim_v);
+}
+
+void check_features(const mha_bwd_args& args) {
+  const std::pair<const char*, const void*> absent[] = {
+      {"bias_ptr", args.bias_ptr},
+      {"rand_val_ptr", args.rand_val_ptr},
+      {"dbias_ptr", args.dbias_ptr},
+      {"seqstart_q_ptr (batch mode)", args.seqstart_q_ptr},
+      {"seqstart_k_ptr (batch mode)", args.seqstart_k_ptr},
+      {"seqlen_q_ptr (padded batch)", args.seqlen_q_ptr},
+      {"seqlen_k_ptr (padded batch)", args.seqlen_k_ptr},
+      {"cu_seqlen_q_ptr (padded batch)", args.cu_seqlen_q_ptr},
+      {"cu_seqlen_k_ptr (padded batch)", args.cu_seqlen_k_ptr}};
+  for (const auto& [name, pointer] : absent) {
+    if (pointer != nullptr) unsupported(name, "an address", "null");
+  }
+  checks::check_dropout("p_drop", args.p_drop);
+}
+
+}  // namespace
+
+void check(const fmha_bwd_traits& traits) { check_traits(traits); }
+
+MhaBwdProblem check(const mha_bwd_args& args) {
+  check_traits(args);
+  MhaBwdProblem p;
+  p.data_type = args.data_type;
+  p.batch = args.batch, p.seqlen_q = args.seqlen_q, p.seqlen_k = args.seqlen_k;
+  p.nhead_q = args.nhead_q, p.nhead_k = args.nhead_k, p.hdim = args.hdim_q;
+  p.scale = checks::finite_scale("scale", args.scale);
+  p.window_left = p.window_right = mha::kUnboundedWindow;
+  if (args.mask_type == kMaskBottomRight) {
+    p.window_left = checks::window_bound("window_size_left", args.window_size_left);
+    p.window_right = checks::window_bound("window_size_right", args.window_size_right);
+  }
+
+  const auto bshd = [&](const char* name, const void* data, int64_t seqlen, int64_t nhead,
+                        int64_t batch_stride, int64_t stride, int64_t nhead_stride) {
+    return View{.name = name,
+                .present = true,
+                .data = data,
+                .element_bytes = 2,
+                .shape = {p.batch, seqlen, nhead, p.hdim},
+                .strides = {batch_stride, stride, nhead_stride, 1}};
+  };
+  const auto query = [&](const char* name, const void* data, int64_t batch_stride, int64_t stride,
+                         int64_t nhead_stride) {
+    return bshd(name, data, p.seqlen_q, p.nhead_q, batch_stride, stride, nhead_stride);
+  };
+  const auto key = [&](const char* name, const void* data, int64_t batch_stride, int64_t stride,
+                       int64_t nhead_stride) {
+    return bshd(name, data, p.seqlen_k, p.nhead_k, batch_stride, stride, nhead_stride);
+  };
+  const auto fp32 = [](const char* name, bool present, const void* data,
+                       std::array<int64_t, 4> shape, std::array<int64_t, 4> strides) {
+    return View{.name = name,
+                .present = present,
+                .data = data,
+                .element_bytes = 4,
+                .shape = shape,
+                .strides = strides};
+  };
+  p.q = query("q_ptr", args.q_ptr, args.batch_stride_q, args.stride_q, args.nhead_stride_q);
+  p.k = key("k_ptr", args.k_ptr, args.batch_stride_k, args.stride_k, args.nhead_stride_k);
+  p.v = key("v_ptr", args.v_ptr, args.batch_stride_v, args.stride_v, args.nhead_stride_v);
+  p.out = query("o_ptr", args.o_ptr, args.batch_stride_o, args.stride_o, args.nhead_stride_o);
+  p.dout = query("do_ptr", args.do_ptr, args.batch_stride_do, args.stride_do, args.nhead_stride_do);
+  p.dq = query("dq_ptr", args.dq_ptr, args.batch_stride_dq, args.stride_dq, args.nhead_stride_dq);
+  p.dk = key("dk_ptr", args.dk_ptr, args.batch_stride_dk, args.stride_dk, args.nhead_stride_dk);
+  p.dv = key("dv_ptr", args.dv_ptr, args.batch_stride_dv, args.stride_dv, args.nhead_stride_dv);
+  const std::array<int64_t, 4> row_shape = {1, p.batch, p.nhead_q, p.seqlen_q};
+  const std::array<int64_t, 4> row_strides = {0, args.batch_stride_lsed, args.nhead_stride_lsed, 1};
+  p.lse = fp32("lse_ptr", true, args.lse_ptr, row_shape, row_strides);
+  p.softmax_d = fp32("d_ptr", args.d_ptr != nullptr, args.d_ptr, row_shape, row_strides);
+  p.sink = fp32("sink_ptr", args.sink_ptr != nullptr, args.sink_ptr, {1, 1, p.batch, p.nhead_q},
+                {0, 0, p.nhead_q, 1});
+  p.d_sink = fp32("d_sink_ptr", args.d_sink_ptr != nullptr, args.d_sink_ptr, {1, 1, 1, p.nhead_q},
+                  {0, 0, 0, 1});
+  if (p.d_sink.present && !p.sink.present) {
+    invalid("sink_ptr", "null with d_sink_ptr", "an address");
+  }
+  check_features(args);
+  checks::check_memory(p);
+  return p;
+}
+
+}  // namespace mha_sink

@@ -1,0 +1,194 @@
+"""The compiled part: checks, launches and the gfx950 emulator. It knows nothing of torch."""
+
+from collections.abc import Callable, Sequence
+from typing import TypedDict
+
+class Error(RuntimeError):
+    """What stopped a call: a code object, a launch, a callback that returned null."""
+
+class InvalidArgument(Error, ValueError):
+    """An argument that no version could accept. Nothing was launched or written."""
+
+class Unsupported(Error, ValueError):
+    """A valid request that this version cannot serve; says what it can. Nothing was launched."""
+
+class Tensor:
+    """A tensor by description. The memory must live until the call that uses it returns."""
+
+    data: int
+    dtype: str
+    shape: list[int]
+    strides: list[int]
+    device: str
+
+    def __init__(
+        self, data: int, dtype: str, shape: Sequence[int], strides: Sequence[int], device: str
+    ) -> None:
+        """
+        data: address of the first element (torch's data_ptr()).
+        dtype: as torch spells it without the prefix: "bfloat16", "float32", "int64".
+        strides: in elements, one a dimension.
+        device: as str(torch.device) spells it: "cpu", "cuda:0".
+        """
+
+class MhaBwdCall:
+    """The arguments of one dense attention backward, named as in aiter's `mha_bwd`.
+
+    Every tensor starts as None, every scalar at the value noted; set the attributes, then pass the
+    object to `check_mha_bwd` and `mha_bwd`. Attributes hold copies of the descriptions.
+
+    b batch, sq and sk query and key length, hq and hk query and KV heads, d head dim; strides of
+    the last dimension are 1, the others are free.
+    """
+
+    # bf16, [b, sq, hq, d] for dout, q, out; [b, sk, hk, d] for k and v.
+    dout: Tensor | None
+    q: Tensor | None
+    k: Tensor | None
+    v: Tensor | None
+    out: Tensor | None
+    # fp32 [b, hq, sq], natural log; includes the sink when gradients of sink attention are wanted.
+    softmax_lse: Tensor | None
+
+    dropout_p: float  # 0
+    softmax_scale: float  # 1
+    is_causal: bool  # False; True forces window_size_right = 0
+    window_size_left: int  # -1: unbounded
+    window_size_right: int  # -1: unbounded
+    deterministic: bool  # False
+
+    # Outputs, like q, k and v. Needed by mha_bwd, optional in check_mha_bwd.
+    dq: Tensor | None
+    dk: Tensor | None
+    dv: Tensor | None
+    # Output, fp32 [b, hq, sq]: rowsum(dout * out). None: not wanted.
+    softmax_d: Tensor | None
+
+    # Anything given here is refused as unsupported, by name.
+    dbias: Tensor | None
+    bias: Tensor | None
+    alibi_slopes: Tensor | None
+
+    # fp32 [b, hq], natural log, already scaled. Only d_sink depends on it.
+    sink: Tensor | None
+    # fp32 [hq], accumulated into.
+    d_sink: Tensor | None
+
+    def __init__(self) -> None: ...
+
+def check_mha_bwd(call: MhaBwdCall) -> None:
+    """Raises InvalidArgument or Unsupported for what mha_bwd would refuse; touches no memory.
+
+    Outputs that are None are not checked, so that a caller can check before it allocates them.
+    """
+
+def mha_bwd(
+    call: MhaBwdCall,
+    workspace_alloc: Callable[[int, bool], int],
+    stream: int = 0,
+    timed: bool = False,
+) -> float:
+    """Checks, then writes dq, dk, dv, softmax_d and adds to d_sink.
+
+    workspace_alloc(bytes, zero_init) returns the address of a block that lives until this call
+    returns; it is called at most once, with the exact size, zero_init False. What it raises reaches
+    the caller unchanged, with nothing launched. Returns the milliseconds that the launches took
+    when timed, else 0. The GIL is released while kernels run.
+    """
+
+def mha_bwd_workspace_bytes(
+    batch: int, seqlen_q: int, seqlen_k: int, nhead_q: int, nhead_k: int, hdim: int
+) -> int:
+    """Bytes that mha_bwd asks workspace_alloc for; allocates nothing."""
+
+# Emulated device.
+
+def set_thread_count(threads: int) -> None:
+    """Threads that emulate; MHA_SINK_THREADS in the environment wins. At least 1."""
+
+def thread_count() -> int: ...
+def set_schedule(quantum: int, reverse: bool) -> None:
+    """Default interleaving of a workgroup's waves: instructions before the next wave runs (0: until
+    it blocks), and whether waves take turns in descending order."""
+
+def schedule() -> tuple[int, bool]:
+    """The default (quantum, reverse)."""
+
+class BuildInfo(TypedDict):
+    version: str
+    hip_compiler: str
+    hip_compiler_reason: str
+    hip_compiler_version: str
+    hip_flags: str
+    host_compiler: str
+
+def build_info() -> BuildInfo: ...
+
+class KernelInfo(TypedDict):
+    """What the compiler made of a kernel. Registers are per lane (vgpr, agpr) or wave (sgpr); vgpr
+    includes agpr: gfx950 has one file of 512 for both. accvgpr_per_mfma counts accumulator moves
+    per MFMA in the hottest loop, 0 without MFMAs."""
+
+    name: str
+    vgpr: int
+    agpr: int
+    sgpr: int
+    lds_bytes: int
+    vgpr_spills: int
+    scratch_bytes: int
+    mfma: int
+    accvgpr_per_mfma: float
+
+def kernels() -> list[KernelInfo]:
+    """Every kernel of the library, read from the embedded code objects."""
+
+def kernel_binary(name: str) -> bytes:
+    """The code object (AMDGPU ELF) that the library embeds for a kernel."""
+
+class InstructionMix(TypedDict):
+    """Instructions executed, counted once a wave; `classes` splits them by the names
+    mfma, accvgpr, valu, trans, lds, vmem, atomic, smem, salu, branch, wait, barrier, nop."""
+
+    wave_instructions: int
+    classes: dict[str, int]
+
+def profile_start() -> None:
+    """From now on every emulated launch is counted, per kernel; forgets earlier counts."""
+
+def profile_stop() -> dict[str, InstructionMix]:
+    """Stops counting; what was counted, by kernel name. Raises Error when nothing was started."""
+
+# Low-level access, for tests of the emulator and of single kernels.
+
+class EmulationError(Error):
+    """A code object that cannot be loaded, an instruction that cannot be executed, or an access
+    that a GPU would fault on."""
+
+class EmulatedObject:
+    """A gfx950 code object (AMDGPU ELF), loaded and decoded."""
+
+    def __init__(self, elf: bytes, name: str) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def kernels(self) -> list[KernelInfo]: ...
+    def disassemble(self, kernel: str) -> str:
+        """One line an instruction: address and the assembler's spelling."""
+
+    def launch(
+        self,
+        kernel: str,
+        workgroups: tuple[int, int, int],
+        workgroup_size: tuple[int, int, int],
+        arguments: bytes,
+        memory: Sequence[tuple[int, int, bool, str]],
+        dynamic_lds: int = 0,
+        quantum: int | None = None,
+        reverse: bool | None = None,
+    ) -> InstructionMix:
+        """Runs a grid and waits for it.
+
+        arguments: the explicit part of the kernarg segment.
+        memory: (address, bytes, writable, name) of all that the kernel may touch.
+        quantum, reverse: as set_schedule; None: the default.
+        """

@@ -1,0 +1,18 @@
+"""Attention backward with a learnable sink for AMD gfx950; without the GPU, emulated on a CPU."""
+
+from mha_sink import _C, reference
+from mha_sink._C import EmulationError, Error, InvalidArgument, Unsupported
+from mha_sink.mha import mha_bwd
+from mha_sink.reference import lse_with_sink
+
+__all__ = [
+    "EmulationError",
+    "Error",
+    "InvalidArgument",
+    "Unsupported",
+    "lse_with_sink",
+    "mha_bwd",
+    "reference",
+]
+
+__version__ = _C.build_info()["version"]

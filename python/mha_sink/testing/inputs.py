@@ -1,0 +1,126 @@
+"""Seeded inputs of a case, memory layouts, and buffers that notice stray reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mha_sink import reference
+from mha_sink.testing.cases import Case
+
+# All bits set is a NaN in every float dtype: what is read from a guard or a hole, or never written,
+# shows in the result.
+POISON = 0xFF
+GUARD_BYTES = 512
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class GuardedTensor:
+    """A strided tensor inside a poisoned block; the bytes that are not its elements are guarded.
+
+    Attributes:
+        view: the tensor, poisoned until it is written.
+    """
+
+    def __init__(
+        self, name: str, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype
+    ) -> None:
+        self.name = name
+        guard = GUARD_BYTES // dtype.itemsize
+        extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        extent = 0 if 0 in shape else extent
+        size = extent + 2 * guard
+        self._block = torch.full((size * dtype.itemsize,), POISON, dtype=torch.uint8)
+        self.view = self._block.view(dtype).as_strided(shape, strides, guard)
+        self._elements = torch.zeros(size, dtype=torch.bool)
+        if extent:
+            self._elements.as_strided(shape, strides, guard).fill_(True)
+
+    @classmethod
+    def of(cls, name: str, x: Tensor, strides: Sequence[int] | None = None) -> GuardedTensor:
+        """A guarded copy of `x`, with its strides unless others are given."""
+        guarded = cls(name, x.shape, x.stride() if strides is None else strides, x.dtype)
+        guarded.view.copy_(x)
+        return guarded
+
+    def check(self) -> None:
+        """Raises AssertionError when a byte outside the tensor's elements was written."""
+        bits = self._block.view(_BITS[self.view.element_size()])
+        changed = (
+            (bits != bits.new_tensor(-1 if bits.dtype.is_signed else POISON)) & ~self._elements
+        ).nonzero()
+        if len(changed):
+            first = changed[0].item() - GUARD_BYTES // self.view.element_size()
+            raise AssertionError(
+                f"{self.name}: {len(changed)} elements outside the tensor were written, the first "
+                f"{first} elements from its start (shape {list(self.view.shape)}, strides "
+                f"{list(self.view.stride())})"
+            )
+
+
+Strides = Callable[[int, int, int, int], tuple[int, int, int, int]]
+
+# Strides of a [batch, seqlen, nhead, hdim] tensor, by layout; hdim stays contiguous.
+LAYOUTS: dict[str, Strides] = {
+    "bshd": lambda b, s, h, d: (s * h * d, h * d, d, 1),
+    "bhsd": lambda b, s, h, d: (s * h * d, d, s * d, 1),
+    "sbhd": lambda b, s, h, d: (h * d, b * h * d, d, 1),
+    # A slice of a larger tensor in every dimension: holes between heads, rows and batches.
+    "sliced": lambda b, s, h, d: ((s + 3) * (h + 2) * (d + 8), (h + 2) * (d + 8), d + 8, 1),
+    # Rows that start at odd elements: no load wider than an element is aligned.
+    "odd": lambda b, s, h, d: (s * (h * (d + 1) + 2) + 5, h * (d + 1) + 2, d + 1, 1),
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a backward call takes. `out` and `lse` come from `reference.mixed`, sink included."""
+
+    case: Case
+    dout: Tensor
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    out: Tensor
+    lse: Tensor
+    sink: Tensor | None
+
+
+def make_inputs(case: Case, seed: int = 0) -> Inputs:
+    """Normally distributed q, k, v, dout of a case; the sink of each head set apart from its lse.
+
+    The sink [batch, nhead_q], float32, is the head's mean float64 sink-free lse plus one of
+    `case.sink_offsets`.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    dtype = getattr(torch, case.dtype)
+
+    def normal(seqlen: int, nhead: int) -> Tensor:
+        x = torch.randn(case.batch, seqlen, nhead, case.hdim, generator=generator)
+        return x.to(dtype)
+
+    q = normal(case.seqlen_q, case.nhead_q)
+    k = normal(case.seqlen_k, case.nhead_k)
+    v = normal(case.seqlen_k, case.nhead_k)
+    dout = normal(case.seqlen_q, case.nhead_q)
+    sink = None
+    if case.sink_offsets:
+        sink = spread_sinks(reference.definition(q, k, v, **case.mask).lse, case.sink_offsets)
+    out, lse = reference.mixed(q, k, v, sink, **case.mask)
+    return Inputs(case, dout, q, k, v, out, lse, sink)
+
+
+def spread_sinks(lse: Tensor, offsets: Sequence[float]) -> Tensor:
+    """[batch, nhead_q] float32: each head's mean finite sink-free lse, plus the offsets in turn.
+
+    Args:
+        lse: [batch, nhead_q, seqlen_q], without the sink.
+        offsets: added to the means, head by head in turn over batch and heads.
+    """
+    finite = lse.isfinite()
+    center = lse.masked_fill(~finite, 0.0).sum(-1) / finite.sum(-1).clamp(min=1)
+    turn = torch.arange(center.numel()) % len(offsets)
+    return (center + torch.tensor(offsets, dtype=center.dtype)[turn].view_as(center)).float()

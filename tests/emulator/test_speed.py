@@ -1,0 +1,88 @@
+"""Emulated wave instructions a second: printed (pytest -rP), with floors for mistakes only.
+
+The floors are about a twentieth of what one core of 2020 does: they catch a debug build, a lost
+vectorised family or a per-instruction allocation, and not a busy machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import mha_sink
+from emulated import launch
+from mha_sink import _C
+
+Code = Callable[[str], _C.EmulatedObject]
+
+FLOOR = 0.25e6  # wave instructions a second
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("MHA_SINK_THREADS", "1")
+    return
+
+
+def report(name: str, mix: _C.InstructionMix, seconds: float) -> float:
+    """Prints and returns instructions a second."""
+    count = mix["wave_instructions"]
+    mfma = mix["classes"]["mfma"]
+    rate = count / seconds
+    print(
+        f"{name}: {rate / 1e6:.2f} M wave instructions/s ({count} in {seconds:.3f} s, {mfma} MFMA)"
+    )
+    return rate
+
+
+@pytest.mark.parametrize("hdim", [64, 128])
+def test_dense_backward(hdim: int) -> None:
+    batch, seqlen, nhead, scale = 1, 512, 2, hdim**-0.5
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, dout = (
+        torch.randn(batch, seqlen, nhead, hdim, generator=generator).bfloat16() for _ in range(4)
+    )
+    score = torch.einsum("bqhd,bkhd->bhqk", q.float(), k.float()) * scale
+    lse = score.logsumexp(-1)
+    out = torch.einsum("bhqk,bkhd->bqhd", score.softmax(-1), v.float()).bfloat16()
+    arguments = (dout, q, k, v, out, lse, 0.0, scale, False, -1, -1, False)
+    mha_sink.mha_bwd(*arguments)  # loads the code objects
+
+    _C.profile_start()
+    begin = time.perf_counter()
+    mha_sink.mha_bwd(*arguments)
+    seconds = time.perf_counter() - begin
+    kernels = _C.profile_stop()
+    total: _C.InstructionMix = {
+        "wave_instructions": sum(mix["wave_instructions"] for mix in kernels.values()),
+        "classes": {"mfma": sum(mix["classes"]["mfma"] for mix in kernels.values())},
+    }
+    rate = report(f"mha_bwd hd{hdim}", total, seconds)
+    # dq, dk, dv and the two products before them, in MFMAs of 32x32x16.
+    assert total["classes"]["mfma"] >= 5 * batch * nhead * seqlen**2 * hdim / 32**2 / 16
+    assert rate > FLOOR
+
+
+def test_matrix_chains(code: Code) -> None:
+    out = np.zeros((4, 64), np.float32)
+    arguments = {"out": out, "steps": np.uint32(2000)}
+    begin = time.perf_counter()
+    mix = launch(code("mfma"), "mfma_throughput", 4, 64, arguments)
+    rate = report("MFMA chains", mix, time.perf_counter() - begin)
+    assert mix["classes"]["mfma"] == 4 * 4 * 2000
+    assert np.isfinite(out).all()
+    assert rate > FLOOR / 4
+
+
+def test_exchange_through_lds(code: Code) -> None:
+    x, out = np.arange(256, dtype=np.uint32), np.zeros(256, np.uint32)
+    arguments = {"x": x, "out": out, "rounds": np.uint32(20000)}
+    begin = time.perf_counter()
+    mix = launch(code("barriers"), "reverse_both_barriers", 1, 256, arguments)
+    rate = report("LDS and barriers", mix, time.perf_counter() - begin)
+    np.testing.assert_array_equal(out, x + 20000)
+    assert rate > FLOOR
