@@ -2,12 +2,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "emulator/salu.h"
 #include "emulator/simd/families.h"
 
 namespace mha_sink::emulator {
-
-void fill_salu(HandlerTable&);
-void fill_smem(HandlerTable&);
 
 namespace {
 

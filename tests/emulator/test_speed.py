@@ -1,7 +1,7 @@
 """Emulated wave instructions a second: printed (pytest -rP), with floors for mistakes only.
 
-The floors are about a twentieth of what one core of 2020 does: they catch a debug build, a lost
-vectorised family or a per-instruction allocation, and not a busy machine.
+The floors are a fiftieth of what one core with x86-64-v3 does: they catch a debug build, a lost
+vectorised family or an allocation an instruction, and not a busy machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mha_sink import _C
 
 Code = Callable[[str], _C.EmulatedObject]
 
-FLOOR = 0.25e6  # wave instructions a second
+FLOOR = 0.1e6  # wave instructions a second; MFMA alone: a fifth of it
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_matrix_chains(code: Code) -> None:
     rate = report("MFMA chains", mix, time.perf_counter() - begin)
     assert mix["classes"]["mfma"] == 4 * 4 * 2000
     assert np.isfinite(out).all()
-    assert rate > FLOOR / 4
+    assert rate > FLOOR / 5
 
 
 def test_exchange_through_lds(code: Code) -> None:

@@ -10,12 +10,15 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import listing
 from emulated import SCHEDULES, Array, bf16_bits, bf16_values, guarded, launch, untouched
+from listing import needs_objdump
 from mha_sink import _C
 
 triton = pytest.importorskip(
@@ -32,6 +35,7 @@ BLOCK_Q, BLOCK_K = 32, 64
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
+    elf: bytes
     code: _C.EmulatedObject
     name: str
     threads: int
@@ -82,8 +86,10 @@ def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compile
                 source, target=target, options={"enable_fp_fusion": True, **options}
             )
             metadata = kernel.metadata
-            code = _C.EmulatedObject(kernel.asm["hsaco"], f"triton {function.__name__}")
-            cache[key] = Compiled(code, metadata.name, 64 * metadata.num_warps, metadata.shared)
+            elf = kernel.asm["hsaco"]
+            code = _C.EmulatedObject(elf, f"triton {function.__name__}")
+            threads = 64 * metadata.num_warps
+            cache[key] = Compiled(elf, code, metadata.name, threads, metadata.shared)
         return cache[key]
 
     yield build
@@ -264,18 +270,32 @@ def schedules(shape: tuple[int, int]) -> list[tuple[int, bool]]:
     return INTERLEAVINGS if shape == RAGGED else [(64, False)]
 
 
-@pytest.mark.parametrize(("variant", "shape"), CASES, ids=CASE_NAMES)
-def test_dk_dv_and_atomic_dq(
-    compile_kernel: Compile, variant: Variant, shape: tuple[int, int]
-) -> None:
+def compile_dk_dv(compile_kernel: Compile, variant: Variant) -> Compiled:
     outputs = {"dq": "*fp32", "dk": "*bf16", "dv": "*bf16"}
-    kernel = compile_kernel(
+    return compile_kernel(
         triton_kernels.attention_dk_dv,
         INPUTS | outputs | SIZES,
         variant.constants(),
         variant.buffers,
         **variant.options(),
     )
+
+
+def compile_dq(compile_kernel: Compile, variant: Variant) -> Compiled:
+    return compile_kernel(
+        triton_kernels.attention_dq,
+        INPUTS | {"dq": "*bf16"} | SIZES,
+        variant.constants(),
+        variant.buffers,
+        **variant.options(),
+    )
+
+
+@pytest.mark.parametrize(("variant", "shape"), CASES, ids=CASE_NAMES)
+def test_dk_dv_and_atomic_dq(
+    compile_kernel: Compile, variant: Variant, shape: tuple[int, int]
+) -> None:
+    kernel = compile_dk_dv(compile_kernel, variant)
     problem = make_problem(*shape, variant.hdim, variant.causal)
     batch, seqlen_k, nhead, _ = problem.k.shape
     grid = (-(-seqlen_k // BLOCK_K), nhead, batch)
@@ -299,13 +319,7 @@ def test_dk_dv_and_atomic_dq(
 
 @pytest.mark.parametrize(("variant", "shape"), CASES, ids=CASE_NAMES)
 def test_dq(compile_kernel: Compile, variant: Variant, shape: tuple[int, int]) -> None:
-    kernel = compile_kernel(
-        triton_kernels.attention_dq,
-        INPUTS | {"dq": "*bf16"} | SIZES,
-        variant.constants(),
-        variant.buffers,
-        **variant.options(),
-    )
+    kernel = compile_dq(compile_kernel, variant)
     problem = make_problem(*shape, variant.hdim, variant.causal)
     batch, seqlen_q, nhead, _ = problem.q.shape
     grid = (-(-seqlen_q // BLOCK_Q), nhead, batch)
@@ -317,3 +331,12 @@ def test_dq(compile_kernel: Compile, variant: Variant, shape: tuple[int, int]) -
         check("dq", bf16_values(dq), problem)
         results.append(dq.tobytes())
     assert len(set(results)) == 1, "the order in which waves run changes dq"
+
+
+@needs_objdump
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: f"hd{v.hdim}-mfma{v.mfma_size}")
+def test_decoder_agrees_with_llvm(
+    compile_kernel: Compile, variant: Variant, tmp_path: Path
+) -> None:
+    for compiled in (compile_dk_dv(compile_kernel, variant), compile_dq(compile_kernel, variant)):
+        assert listing.compare(compiled.elf, compiled.name, tmp_path) > 500

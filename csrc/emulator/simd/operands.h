@@ -153,7 +153,8 @@ inline uint64_t collect(const VectorRegister& lanes) {
 // result[lane] = source[from(lane)], or 0 where that lane is negative (none) or inactive. Returns
 // the lanes that had a source.
 template <class From>
-uint64_t gather(const uint32_t* source, uint64_t exec, VectorRegister& result, From from) {
+[[gnu::flatten]] uint64_t gather(const uint32_t* source, uint64_t exec, VectorRegister& result,
+                                 From from) {
   VectorRegister active, index, valid;
   expand(exec, active);
   for (int lane = 0; lane < kLanes; ++lane) index.lane[lane] = static_cast<uint32_t>(from(lane));
