@@ -1,4 +1,4 @@
-"""Vector arithmetic against numpy: bit for bit where IEEE 754 or integers decide the result."""
+"""Vector arithmetic against numpy: equal where IEEE 754 or integers decide the result."""
 
 from collections.abc import Callable
 
