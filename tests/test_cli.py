@@ -16,9 +16,9 @@ from mha_sink import cli
 from mha_sink.cli import demo, table
 
 KERNELS = {
-    "mha_dot_do_o_bf16_hd64", "mha_dot_do_o_bf16_hd128", "mha_dq_dk_dv_bf16_hd64",
-    "mha_dq_dk_dv_bf16_hd128", "mha_convert_dq_bf16_hd64", "mha_convert_dq_bf16_hd128",
-    "mha_reduce_d_sink",
+    "mha_dot_do_o_bf16", "mha_dot_do_o_fp16", "mha_dq_dk_dv_bf16_hd64", "mha_dq_dk_dv_bf16_hd128",
+    "mha_dq_dk_dv_fp16_hd64", "mha_dq_dk_dv_fp16_hd128", "mha_convert_dq_bf16",
+    "mha_convert_dq_fp16", "mha_reduce_d_sink",
 }  # fmt: skip
 SMALL = ["demo", "--seqlen", "64", "--heads", "8", "--kv-heads", "1", "--window", "17"]
 

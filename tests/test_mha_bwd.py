@@ -50,11 +50,14 @@ def check_grid_case(shape: Case) -> None:
     assert not result.failures, f"{shape}\n{result}"
     if result.unresolvable:
         # Alone with its key, a query under a negligible sink has P = 1 and dS = P (dP - delta) = 0
-        # up to the rounding of `out`.
-        assert shape.seqlen_k == 1, f"{shape}\n{result}"
-        assert max(shape.sink_offsets) <= -2, f"{shape}\n{result}"
-        assert set(result.unresolvable) <= {"dq", "dk"}, f"{shape}\n{result}"
-        pytest.skip(f"{', '.join(result.unresolvable)} unresolvable in bfloat16")
+        # up to the rounding of `out`. Under a sink of lse + 20, P is about e^-20 / seqlen_k, below
+        # the smallest float16.
+        alone = shape.seqlen_k == 1 and max(shape.sink_offsets) <= -2
+        underflow = shape.dtype == "float16" and min(shape.sink_offsets) >= 20
+        assert alone or underflow, f"{shape}\n{result}"
+        allowed = {"dq", "dk"} if alone else {"dq", "dk", "dv", "softmax_d", "d_sink"}
+        assert set(result.unresolvable) <= allowed, f"{shape}\n{result}"
+        pytest.skip(f"{', '.join(result.unresolvable)} unresolvable in {shape.dtype}")
 
 
 @pytest.mark.parametrize("shape", pairwise_grid(), ids=str)

@@ -22,12 +22,26 @@ enum class Op : uint16_t {
 };
 
 enum class Format : uint8_t {
-  sop1, sop2, sopc, sopk, sopp, smem, vop1, vop2, vopc, vop3, vop3p, mai, ds, mubuf, flat
+  sop1,
+  sop2,
+  sopc,
+  sopk,
+  sopp,
+  smem,
+  vop1,
+  vop2,
+  vopc,
+  vop3,
+  vop3p,
+  mai,
+  ds,
+  mubuf,
+  flat
 };
 
 enum class OperandKind : uint8_t {
   none,
-  sgpr,      // index in the ISA's scalar numbering: vcc 106, m0 124, exec 126
+  sgpr,  // index in the ISA's scalar numbering: vcc 106, m0 124, exec 126
   vgpr,
   agpr,
   constant,  // inline constant or literal: the bits are in Operand::constant
@@ -50,19 +64,20 @@ struct Instruction {
   Handler handler = nullptr;  // null: decoded, but this build cannot execute it
   Op op = Op::count;
   Format format = Format::sopp;
-  uint8_t bytes = 4;          // encoded size
-  uint32_t address = 0;       // byte offset from the start of the code object's text
-  uint32_t target = 0;        // branches: index of the target instruction in the program
-  int32_t simm = 0;           // SOPP/SOPK immediate; v_bitop3: the truth table
+  uint8_t bytes = 4;     // encoded size
+  uint32_t address = 0;  // byte offset from the start of the code object's text
+  uint32_t target = 0;   // branches: index of the target instruction in the program
+  int32_t simm = 0;      // SOPP/SOPK immediate; v_bitop3: the truth table
 
-  Operand dst;    // vdst, sdst, vdata of a load, or none
-  Operand sdst;   // second destination: carry-out of VOP3B, v_div_scale; VOPC writes dst
-  Operand src[3]; // VOP2 carry-in is src[2]; MFMA C is src[2]; ds: src[0] address, src[1..2] data;
-                  // mubuf/flat: src[0] vaddr, src[1] vdata of stores and atomics, src[2] saddr/srsrc
+  Operand dst;   // vdst, sdst, vdata of a load, or none
+  Operand sdst;  // second destination: carry-out of VOP3B, v_div_scale; VOPC writes dst
+  Operand
+      src[3];  // VOP2 carry-in is src[2]; MFMA C is src[2]; ds: src[0] address, src[1..2] data;
+               // mubuf/flat: src[0] vaddr, src[1] vdata of stores and atomics, src[2] saddr/srsrc
   Operand soffset;  // mubuf, smem
 
-  uint8_t neg = 0, abs = 0;         // bit i: source i (VOP3); VOP3P: neg is neg_lo
-  uint8_t neg_hi = 0;               // VOP3P
+  uint8_t neg = 0, abs = 0;           // bit i: source i (VOP3); VOP3P: neg is neg_lo
+  uint8_t neg_hi = 0;                 // VOP3P
   uint8_t op_sel = 0, op_sel_hi = 0;  // bit i: source i; op_sel bit 3: destination half
   bool clamp = false;
   uint8_t omod = 0;
@@ -73,7 +88,7 @@ struct Instruction {
   uint8_t row_mask = 0xf, bank_mask = 0xf;
   bool bound_ctrl = false;
 
-  int32_t offset = 0;     // bytes; ds read2/write2: offset0 | offset1 << 8, unscaled
+  int32_t offset = 0;  // bytes; ds read2/write2: offset0 | offset1 << 8, unscaled
   bool offen = false, idxen = false, lds = false;
   bool sc0 = false, sc1 = false, nt = false;  // sc0 on an atomic: return the old value
 };

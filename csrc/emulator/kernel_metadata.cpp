@@ -52,6 +52,7 @@ Kernel read_kernel(const MessagePackValue& map) {
   kernel.agpr_used = optional_u32(map, ".agpr_count");
   kernel.sgpr_spills = optional_u32(map, ".sgpr_spill_count");
   kernel.vgpr_spills = optional_u32(map, ".vgpr_spill_count");
+  kernel.kernarg_bytes = optional_u32(map, ".kernarg_segment_size");
   uint32_t wavefront = optional_u32(map, ".wavefront_size");
   if (wavefront != 0 && wavefront != 64) {
     throw EmulationError("kernel " + kernel.name + " has waves of " + std::to_string(wavefront) +
@@ -91,7 +92,8 @@ int64_t read_descriptor(std::span<const uint8_t> bytes, Kernel& kernel) {
   ByteView descriptor(bytes, "the descriptor of kernel " + kernel.name);
   kernel.lds_bytes = descriptor.read<uint32_t>(0);
   kernel.scratch_bytes = descriptor.read<uint32_t>(4);
-  kernel.kernarg_bytes = descriptor.read<uint32_t>(8);
+  // Hand-written code objects (aiter's) may leave it 0 here; the HIP runtime goes by the metadata.
+  kernel.kernarg_bytes = std::max(kernel.kernarg_bytes, descriptor.read<uint32_t>(8));
   kernel.rsrc3 = descriptor.read<uint32_t>(44);
   kernel.rsrc1 = descriptor.read<uint32_t>(48);
   kernel.rsrc2 = descriptor.read<uint32_t>(52);

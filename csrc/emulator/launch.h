@@ -14,8 +14,8 @@
 namespace mha_sink::emulator {
 
 struct Schedule {
-  uint32_t quantum = 64;   // instructions a wave runs before the next wave; 0: until it blocks
-  bool reverse = false;    // waves of a workgroup in descending order
+  uint32_t quantum = 64;  // instructions a wave runs before the next wave; 0: until it blocks
+  bool reverse = false;   // waves of a workgroup in descending order
 };
 
 // Executions per static instruction, and derived totals by class.
@@ -27,11 +27,11 @@ struct Profile {
 struct LaunchSpec {
   std::array<uint32_t, 3> workgroups{1, 1, 1};
   std::array<uint32_t, 3> workgroup_size{64, 1, 1};
-  std::span<const std::byte> arguments;       // the kernarg segment's explicit part
+  std::span<const std::byte> arguments;  // the kernarg segment's explicit part
   uint32_t dynamic_lds_bytes = 0;
-  std::span<const MemoryRange> memory;        // what the kernel may touch
+  std::span<const MemoryRange> memory;  // what the kernel may touch
   Schedule schedule;
-  Profile* profile = nullptr;                 // accumulated into when given
+  Profile* profile = nullptr;  // accumulated into when given
 };
 
 // Blocks until every workgroup has ended. Throws EmulationError with kernel, workgroup, wave,
@@ -42,12 +42,26 @@ void launch(const CodeObject& object, const Kernel& kernel, const LaunchSpec& sp
 void set_thread_count(int threads);
 int thread_count();
 
-// Defaults that launch() uses when a caller such as the emulated device sets none; a test varies it.
+// Defaults that launch() uses when a caller such as the emulated device sets none; a test varies
+// it.
 Schedule default_schedule();
 void set_default_schedule(Schedule schedule);
 
 enum class InstructionClass : uint8_t {
-  mfma, accvgpr, valu, trans, lds, vmem, atomic, smem, salu, branch, wait, barrier, nop, count
+  mfma,
+  accvgpr,
+  valu,
+  trans,
+  lds,
+  vmem,
+  atomic,
+  smem,
+  salu,
+  branch,
+  wait,
+  barrier,
+  nop,
+  count
 };
 InstructionClass classify(Op op);
 std::string_view to_string(InstructionClass c);

@@ -22,14 +22,20 @@ class MemoryMap {
  public:
   explicit MemoryMap(std::span<const MemoryRange> ranges);
 
-  bool readable(uintptr_t address, size_t bytes) const { return contains(readable_, address, bytes); }
-  bool writable(uintptr_t address, size_t bytes) const { return contains(writable_, address, bytes); }
+  bool readable(uintptr_t address, size_t bytes) const {
+    return contains(readable_, address, bytes);
+  }
+  bool writable(uintptr_t address, size_t bytes) const {
+    return contains(writable_, address, bytes);
+  }
 
   // "0x7f.. (12 bytes past the end of lse)": for fault messages.
   std::string describe(uintptr_t address) const;
 
  private:
-  struct Interval { uintptr_t begin, end; };
+  struct Interval {
+    uintptr_t begin, end;
+  };
   static bool contains(const std::vector<Interval>& intervals, uintptr_t address, size_t bytes);
 
   std::vector<MemoryRange> ranges_;

@@ -28,8 +28,10 @@ struct alignas(64) VectorRegister {
 
 // What LDS-DMA fetched and not yet delivered: it lands at the s_waitcnt vmcnt that covers it.
 struct PendingVmem {
-  struct Piece { uint32_t lds_address, bytes, data_offset; };
-  std::vector<Piece> pieces;   // empty: an ordinary load, store or atomic, already performed
+  struct Piece {
+    uint32_t lds_address, bytes, data_offset;
+  };
+  std::vector<Piece> pieces;  // empty: an ordinary load, store or atomic, already performed
   std::vector<uint8_t> data;
 };
 
@@ -52,14 +54,14 @@ class Wave {
   alignas(64) VectorRegister* vgpr = nullptr;  // v0..; vgpr_count of them
   VectorRegister* agpr = nullptr;              // a0..; agpr_count of them
   uint32_t vgpr_count = 0, agpr_count = 0;
-  uint32_t sgpr[128] = {};                     // vcc, m0 and exec live at their ISA numbers
+  uint32_t sgpr[128] = {};  // vcc, m0 and exec live at their ISA numbers
   bool scc = false;
-  uint32_t pc = 0;        // index of the next instruction in the program
-  bool ended = false;     // s_endpgm
+  uint32_t pc = 0;     // index of the next instruction in the program
+  bool ended = false;  // s_endpgm
   bool at_barrier = false;
   FloatMode mode;
   Workgroup* workgroup = nullptr;
-  int index = 0;          // wave number in the workgroup
+  int index = 0;               // wave number in the workgroup
   uint8_t* scratch = nullptr;  // 64 lanes of scratch_bytes each
   uint32_t scratch_bytes = 0;
   std::deque<PendingVmem> vmem;  // oldest first

@@ -21,7 +21,6 @@ void check_traits(const T& traits) {
   if (traits.bias_type < 0 || traits.bias_type > 2) {
     invalid("bias_type", to_string(traits.bias_type), "0 to 2");
   }
-  if (traits.data_type != "bf16") unsupported("data_type", "\"fp16\"", "\"bf16\"");
   if (traits.is_group_mode) unsupported("is_group_mode", "true", "false");
   if (traits.mask_type != kNoMask && traits.mask_type != kMaskBottomRight) {
     unsupported("mask_type", to_string(traits.mask_type), "0 (none) and 2 (bottom-right)");

@@ -94,8 +94,9 @@ void check_features(const MhaBwdCall& call) {
 
 // Of q; the other tensors must follow it.
 void check_data_type(const TensorDesc& q) {
-  if (q.dtype == "float16") unsupported("q", "dtype float16", "bfloat16");
-  check_dtype("q", q, "bfloat16");
+  if (q.dtype != "bfloat16" && q.dtype != "float16") {
+    invalid("q", "dtype " + q.dtype, "bfloat16 or float16");
+  }
   if (q.device != "cpu") {
     unsupported("q", "a tensor on " + q.device, "cpu, which runs the gfx950 kernels emulated");
   }
@@ -121,7 +122,7 @@ MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
   check_rank("k", k, 4, "[b, sk, hk, d]");
   check_rank("v", v, 4, "[b, sk, hk, dv]");
   MhaBwdProblem p;
-  p.data_type = "bf16";
+  p.data_type = q.dtype == "bfloat16" ? "bf16" : "fp16";
   p.batch = q.shape[0], p.seqlen_q = q.shape[1], p.nhead_q = q.shape[2], p.hdim = q.shape[3];
   p.seqlen_k = k.shape[1], p.nhead_k = k.shape[2];
   const int64_t hdim_v = v.shape[3];

@@ -16,9 +16,10 @@ struct MhaBwdKernels {
 };
 
 inline constexpr MhaBwdKernels kMhaBwdKernels[] = {
-    {"bf16", 64, "mha_dot_do_o_bf16_hd64", "mha_dq_dk_dv_bf16_hd64", "mha_convert_dq_bf16_hd64"},
-    {"bf16", 128, "mha_dot_do_o_bf16_hd128", "mha_dq_dk_dv_bf16_hd128",
-     "mha_convert_dq_bf16_hd128"},
+    {"bf16", 64, "mha_dot_do_o_bf16", "mha_dq_dk_dv_bf16_hd64", "mha_convert_dq_bf16"},
+    {"bf16", 128, "mha_dot_do_o_bf16", "mha_dq_dk_dv_bf16_hd128", "mha_convert_dq_bf16"},
+    {"fp16", 64, "mha_dot_do_o_fp16", "mha_dq_dk_dv_fp16_hd64", "mha_convert_dq_fp16"},
+    {"fp16", 128, "mha_dot_do_o_fp16", "mha_dq_dk_dv_fp16_hd128", "mha_convert_dq_fp16"},
 };
 inline constexpr std::string_view kReduceDSinkKernel = "mha_reduce_d_sink";
 

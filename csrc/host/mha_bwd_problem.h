@@ -11,7 +11,7 @@
 namespace mha_sink {
 
 struct MhaBwdProblem {
-  std::string data_type;  // "bf16"
+  std::string data_type;  // "bf16" or "fp16"
   int64_t batch = 0, seqlen_q = 0, seqlen_k = 0, nhead_q = 0, nhead_k = 0, hdim = 0;
   float scale = 1;
   int32_t window_left = 0, window_right = 0;  // as the kernels take them

@@ -92,6 +92,7 @@ class MhaBwdRun {
     params.seqlen_q = static_cast<int32_t>(p_.seqlen_q);
     params.seqlen_q_padded = static_cast<int32_t>(plan_.seqlen_q_padded);
     params.nhead_q = static_cast<int32_t>(p_.nhead_q);
+    params.hdim = static_cast<int32_t>(p_.hdim);
     std::vector<BufferRange> buffers = {read(p_.out), read(p_.dout), read(p_.lse),
                                         region(plan_.row_lse, true, "workspace row_lse"),
                                         region(plan_.row_delta, true, "workspace row_delta")};
@@ -148,6 +149,7 @@ class MhaBwdRun {
     params.seqlen_q = static_cast<int32_t>(p_.seqlen_q);
     params.seqlen_q_padded = static_cast<int32_t>(plan_.seqlen_q_padded);
     params.nhead_q = static_cast<int32_t>(p_.nhead_q);
+    params.hdim = static_cast<int32_t>(p_.hdim);
     params.scale = p_.scale;
     const BufferRange buffers[] = {region(plan_.dq_acc, false, "workspace dq_acc"), write(p_.dq)};
     enqueue(*convert_dq_, grid(plan_.tiles, p_.nhead_q, p_.batch), params, buffers);

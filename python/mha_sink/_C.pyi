@@ -41,7 +41,7 @@ class MhaBwdCall:
     the last dimension are 1, the others are free.
     """
 
-    # bf16, [b, sq, hq, d] for dout, q, out; [b, sk, hk, d] for k and v.
+    # bfloat16 or float16, [b, sq, hq, d] for dout, q, out; [b, sk, hk, d] for k and v.
     dout: Tensor | None
     q: Tensor | None
     k: Tensor | None

@@ -278,7 +278,6 @@ void unsupported_requests() {
   using Args = mha_bwd_args&;
   static const int something = 0;
   const std::pair<const char*, std::function<void(Args)>> changes[] = {
-      {"data_type", [](Args a) { a.data_type = "fp16"; }},
       {"is_group_mode", [](Args a) { a.is_group_mode = true; }},
       {"mask_type", [](Args a) { a.mask_type = kMaskTopLeft; }},
       {"bias_type", [](Args a) { a.bias_type = 2; }},

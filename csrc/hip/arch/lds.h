@@ -26,10 +26,10 @@ MHA_SINK_DEVICE void lds_write(LdsBytes address, T value) {
 
 // ds_read_b64_tr_b16: in each group of 16 lanes, lane i addresses 4 elements, columns 4 * (i % 4)
 // and up, of row i / 4; lane q receives column q of the 4 rows. EXEC must be all ones.
-MHA_SINK_DEVICE bf16x4 lds_read_transposed(LdsBytes address) {
-  using Vector = __bf16 __attribute__((vector_size(4 * sizeof(__bf16))));
-  return __builtin_amdgcn_ds_read_tr16_b64_v4bf16(
-      (__attribute__((address_space(3))) Vector*)address);
+MHA_SINK_DEVICE u32x2 lds_read_transposed(LdsBytes address) {
+  using Vector = short __attribute__((vector_size(8)));
+  return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16(
+                                       (__attribute__((address_space(3))) Vector*)address));
 }
 
 }  // namespace mha_sink::arch

@@ -6,7 +6,7 @@
 
 namespace mha_sink::arch {
 
-// v_mfma_f32_32x32x16_bf16: 8 passes (32 clocks). Lane l of A holds row l % 32 and slots
+// v_mfma_f32_32x32x16_bf16 and _f16: 8 passes (32 clocks). Lane l of A holds row l % 32 and slots
 // k = 8 * (l / 32) + 0..7, B likewise for its column; register r of C and D holds row
 // 8 * (r / 4) + 4 * (l / 32) + r % 4 of column l % 32.
 //
@@ -18,15 +18,27 @@ namespace mha_sink::arch {
 //    before a barrier: a VALU write and an MFMA that reads it must be 2 wait states apart;
 //  * ready() stands between the last MFMA on C and any other use of it.
 
+// 8 elements of a row of A or column of B.
+using Operand = u32x4;
+
 // A 32 x 32 fp32 accumulator in VGPRs: a product that VALU instructions read next.
+template <Dtype kDtype>
 struct VectorAccumulator {
   f32x16 c;
 
-  MHA_SINK_DEVICE void start(bf16x8 a, bf16x8 b) {
-    asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
+  MHA_SINK_DEVICE void start(Operand a, Operand b) {
+    if constexpr (kDtype == Dtype::bf16) {
+      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
+    } else {
+      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "v"(b));
+    }
   }
-  MHA_SINK_DEVICE void add(bf16x8 a, bf16x8 b) {
-    asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));
+  MHA_SINK_DEVICE void add(Operand a, Operand b) {
+    if constexpr (kDtype == Dtype::bf16) {
+      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));
+    } else {
+      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));
+    }
   }
   MHA_SINK_DEVICE f32x16 ready() {
     // clang 22 puts 12 wait states between this MFMA and a VALU or memory read of its result.
@@ -36,16 +48,22 @@ struct VectorAccumulator {
 };
 
 // A 32 x 32 fp32 accumulator in accumulation registers: one that lives through a whole loop.
+template <Dtype kDtype>
 struct ResidentAccumulator {
   f32x16 c;
 
   // 0 as a product: a loop phi stays in accumulation registers only if every definition does.
+  // Volatile, or equal products would become one, copied with no wait after it.
   MHA_SINK_DEVICE void clear() {
-    const bf16x8 zeros = bf16x8(0.0f);
-    asm("s_nop 1\n\tv_mfma_f32_32x32x16_bf16 %0, %1, %1, 0" : "=a"(c) : "v"(zeros));
+    const Operand zeros = Operand(0);
+    asm volatile("s_nop 1\n\tv_mfma_f32_32x32x16_bf16 %0, %1, %1, 0" : "=a"(c) : "v"(zeros));
   }
-  MHA_SINK_DEVICE void add(bf16x8 a, bf16x8 b) {
-    asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+a"(c) : "v"(a), "v"(b));
+  MHA_SINK_DEVICE void add(Operand a, Operand b) {
+    if constexpr (kDtype == Dtype::bf16) {
+      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+a"(c) : "v"(a), "v"(b));
+    } else {
+      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, %0" : "+a"(c) : "v"(a), "v"(b));
+    }
   }
   MHA_SINK_DEVICE f32x16 ready() {
     asm volatile("s_nop 11" : "+a"(c));

@@ -9,10 +9,10 @@
 
 namespace mha_sink::arch {
 
-using bf16 = __bf16;
-using bf16x2 = __bf16 __attribute__((ext_vector_type(2)));
-using bf16x4 = __bf16 __attribute__((ext_vector_type(4)));
-using bf16x8 = __bf16 __attribute__((ext_vector_type(8)));
+// 16-bit element types. Moving and swizzling need not know which one; only conversions and MFMAs
+// do.
+enum class Dtype { bf16, fp16 };
+
 using f32x2 = float __attribute__((ext_vector_type(2)));
 using f32x4 = float __attribute__((ext_vector_type(4)));
 using f32x16 = float __attribute__((ext_vector_type(16)));

@@ -4,36 +4,32 @@
 #include "hip/arch/buffer.h"
 #include "hip/arch/math.h"
 #include "hip/mha/params.h"
-#include "hip/tile/lds_tile.h"
+#include "hip/mha/tensor.h"
 
 namespace mha_sink::mha {
 
-using namespace tile;
-
-template <int kHeadDim>
+template <Dtype kDtype>
 struct ConvertDq {
   static constexpr int kThreads = 256;
-  static constexpr int kRowLanes = kHeadDim / 8;  // 8 elements a lane: one 16-byte store
-  static constexpr int kPassRows = kThreads / kRowLanes;
 
+  template <int kRowLanes>
   static MHA_SINK_DEVICE void run(const ConvertDqParams& p) {
+    constexpr int kPassRows = kThreads / kRowLanes;
     const int row0 = workgroup_id_x() * kRowPadding;
     const int head = workgroup_id_y(), batch = workgroup_id_z();
     const int rows = min(p.seqlen_q - row0, kRowPadding);
     const int column = thread_id() % kRowLanes * 8;
+    if (column >= p.hdim) return;
     const float* acc = p.dq_acc +
-                       ((int64_t{batch} * p.nhead_q + head) * p.seqlen_q_padded + row0) * kHeadDim +
+                       ((int64_t{batch} * p.nhead_q + head) * p.seqlen_q_padded + row0) * p.hdim +
                        column;
-    bf16* first = static_cast<bf16*>(p.dq.data) + batch * p.dq.batch_stride +
-                  row0 * p.dq.seqlen_stride + head * p.dq.nhead_stride;
-    const Buffer dq = row_buffer<kHeadDim>(first, p.dq.seqlen_stride, rows);
+    const Buffer dq = row_buffer(p.dq, batch, row0, head, rows, p.hdim);
     for (int row = thread_id() / kRowLanes; row < rows; row += kPassRows) {
-      const f32x4 low = *reinterpret_cast<const f32x4*>(acc + row * kHeadDim) * p.scale;
-      const f32x4 high = *reinterpret_cast<const f32x4*>(acc + row * kHeadDim + 4) * p.scale;
-      const u32x4 packed = {pack_bf16(low[0], low[1]), pack_bf16(low[2], low[3]),
-                            pack_bf16(high[0], high[1]), pack_bf16(high[2], high[3])};
-      buffer_store_16_bytes(dq, row * static_cast<int>(p.dq.seqlen_stride) * 2 + column * 2,
-                            packed);
+      const auto* source = reinterpret_cast<const f32x4*>(acc + row * p.hdim);
+      const f32x4 low = source[0] * p.scale, high = source[1] * p.scale;
+      const u32x4 packed = {pack<kDtype>(low[0], low[1]), pack<kDtype>(low[2], low[3]),
+                            pack<kDtype>(high[0], high[1]), pack<kDtype>(high[2], high[3])};
+      buffer_store_16_bytes(dq, row * row_bytes(p.dq) + column * 2, packed);
     }
   }
 };

@@ -5,7 +5,7 @@
 #include "hip/arch/buffer.h"
 #include "hip/arch/math.h"
 #include "hip/mha/params.h"
-#include "hip/tile/lds_tile.h"
+#include "hip/mha/tensor.h"
 #include "hip/tile/reduce.h"
 
 namespace mha_sink::mha {
@@ -22,50 +22,44 @@ MHA_SINK_DEVICE float sink_gradient_term(float sink, float lse, float delta) {
   return -probability * delta;
 }
 
-template <int kHeadDim>
+template <Dtype kDtype>
 struct DotDoO {
   static constexpr int kThreads = 256, kWaves = kThreads / kWaveSize;
-  static constexpr int kRowLanes = kHeadDim / 8;  // one 16-byte chunk of a row a lane
-  static constexpr int kPassRows = kThreads / kRowLanes;
-  static constexpr int kPasses = kRowPadding / kPassRows;
 
   static MHA_SINK_DEVICE float dot(u32x4 a, u32x4 b) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t x = a[i], y = b[i];
-      sum = __builtin_fmaf(bf16_low(x), bf16_low(y), sum);
-      sum = __builtin_fmaf(bf16_high(x), bf16_high(y), sum);
+      sum = __builtin_fmaf(unpack_low<kDtype>(x), unpack_low<kDtype>(y), sum);
+      sum = __builtin_fmaf(unpack_high<kDtype>(x), unpack_high<kDtype>(y), sum);
     }
     return sum;
   }
 
-  static MHA_SINK_DEVICE Buffer rows_of(const ConstTensor& tensor, int batch, int row0, int head,
-                                        int rows) {
-    const bf16* first = static_cast<const bf16*>(tensor.data) + batch * tensor.batch_stride +
-                        row0 * tensor.seqlen_stride + head * tensor.nhead_stride;
-    return row_buffer<kHeadDim>(first, tensor.seqlen_stride, rows);
-  }
-
+  template <int kRowLanes>
   static MHA_SINK_DEVICE void run(const DotDoOParams& p, float* scratch) {
+    constexpr int kPassRows = kThreads / kRowLanes;
     const int tile = workgroup_id_x(), head = workgroup_id_y(), batch = workgroup_id_z();
     const int row0 = tile * kRowPadding;
     const int rows = min(p.seqlen_q - row0, kRowPadding);
-    const Buffer out = rows_of(p.out, batch, row0, head, rows);
-    const Buffer dout = rows_of(p.dout, batch, row0, head, rows);
+    const Buffer out = row_buffer(p.out, batch, row0, head, rows, p.hdim);
+    const Buffer dout = row_buffer(p.dout, batch, row0, head, rows, p.hdim);
     const float* lse = p.lse.data + batch * p.lse.batch_stride + head * p.lse.nhead_stride + row0;
     const int64_t padded_row0 = (int64_t{batch} * p.nhead_q + head) * p.seqlen_q_padded + row0;
     const float sink = p.sink ? p.sink[batch * p.nhead_q + head] : 0.0f;
 
     const int lane_of_row = thread_id() % kRowLanes;
+    const int chunk = lane_of_row * 16;
     float sink_gradient = 0.0f;
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
+    for (int pass = 0; pass < kRowPadding / kPassRows; ++pass) {
       const int row = pass * kPassRows + thread_id() / kRowLanes;
-      const int chunk = lane_of_row * 16;
-      const float partial =
-          dot(buffer_load_16_bytes(out, row * static_cast<int>(p.out.seqlen_stride) * 2 + chunk),
-              buffer_load_16_bytes(dout, row * static_cast<int>(p.dout.seqlen_stride) * 2 + chunk));
+      float partial = 0.0f;
+      if (chunk < p.hdim * 2) {
+        partial = dot(buffer_load_16_bytes(out, row * row_bytes(p.out) + chunk),
+                      buffer_load_16_bytes(dout, row * row_bytes(p.dout) + chunk));
+      }
       const float delta = sum_over_lanes<kRowLanes>(partial);
       if (lane_of_row != 0) continue;
       const bool exists = row < rows;

@@ -8,6 +8,7 @@
 #include "hip/arch/sync.h"
 #include "hip/mha/mask.h"
 #include "hip/mha/params.h"
+#include "hip/mha/tensor.h"
 #include "hip/tile/exchange_tile.h"
 #include "hip/tile/lds_tile.h"
 
@@ -15,8 +16,9 @@ namespace mha_sink::mha {
 
 using namespace tile;
 
-template <int kHeadDim_>
+template <Dtype kDtype_, int kHeadDim_>
 struct DqDkDvConfig {
+  static constexpr Dtype kDtype = kDtype_;
   static constexpr int kHeadDim = kHeadDim_;
   static constexpr int kWaves = 4;
   static constexpr int kThreads = kWaves * kWaveSize;
@@ -62,8 +64,10 @@ struct QueryCursor {
 
 template <class Config>
 struct DqDkDv {
+  static constexpr Dtype kDtype = Config::kDtype;
   static constexpr int kHeadDim = Config::kHeadDim;
   static constexpr int kQueries = Config::kQueries;
+  using Product = VectorAccumulator<kDtype>;
 
   const DqDkDvParams& p;
   typename Config::LdsPlan& lds;
@@ -77,8 +81,8 @@ struct DqDkDv {
   const int wave_key0 = key0 + wave * Config::kWaveKeys;
 
   // Transposed: rows are hdim, columns are keys.
-  ResidentAccumulator dk[Config::kKeyBlocks][Config::kDimBlocks];
-  ResidentAccumulator dv[Config::kKeyBlocks][Config::kDimBlocks];
+  ResidentAccumulator<kDtype> dk[Config::kKeyBlocks][Config::kDimBlocks];
+  ResidentAccumulator<kDtype> dv[Config::kKeyBlocks][Config::kDimBlocks];
 
   // The next query tile on its way to LDS.
   typename Config::StagedQueries staged_q, staged_dout;
@@ -93,12 +97,6 @@ struct DqDkDv {
   MHA_SINK_DEVICE DqDkDv(const DqDkDvParams& params, typename Config::LdsPlan& plan)
       : p(params), lds(plan), mask(params) {}
 
-  template <class T>
-  MHA_SINK_DEVICE static auto* row_pointer(const T& tensor, int batch, int row, int head) {
-    return static_cast<bf16*>(const_cast<void*>(static_cast<const void*>(tensor.data))) +
-           batch * tensor.batch_stride + row * tensor.seqlen_stride + head * tensor.nhead_stride;
-  }
-
   // In parts, to bound the registers in flight.
   MHA_SINK_DEVICE void load_keys(const ConstTensor& tensor, typename Config::KeyTile& tile) {
     constexpr int kPart = 64;
@@ -106,9 +104,8 @@ struct DqDkDv {
     for (int row0 = 0; row0 < Config::kKeys; row0 += kPart) {
       const int part_rows = min(p.seqlen_k - key0 - row0, kPart);
       StagedTile<kPart, kHeadDim, Config::kThreads> part;
-      part.load(row_buffer<kHeadDim>(row_pointer(tensor, batch, key0 + row0, kv_head),
-                                     tensor.seqlen_stride, part_rows),
-                tensor.seqlen_stride);
+      part.load(row_buffer(tensor, batch, key0 + row0, kv_head, part_rows, kHeadDim),
+                row_bytes(tensor));
       part.store(tile, row0);
     }
   }
@@ -116,12 +113,8 @@ struct DqDkDv {
   MHA_SINK_DEVICE void stage(const QueryCursor& at) {
     const int query0 = at.tile * kQueries;
     const int rows = min(p.seqlen_q - query0, kQueries);
-    staged_q.load(
-        row_buffer<kHeadDim>(row_pointer(p.q, batch, query0, at.head), p.q.seqlen_stride, rows),
-        p.q.seqlen_stride);
-    staged_dout.load(row_buffer<kHeadDim>(row_pointer(p.dout, batch, query0, at.head),
-                                          p.dout.seqlen_stride, rows),
-                     p.dout.seqlen_stride);
+    staged_q.load(row_buffer(p.q, batch, query0, at.head, rows, kHeadDim), row_bytes(p.q));
+    staged_dout.load(row_buffer(p.dout, batch, query0, at.head, rows, kHeadDim), row_bytes(p.dout));
     const int64_t first = row_index(at);
 #pragma unroll
     for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
@@ -144,9 +137,8 @@ struct DqDkDv {
   }
 
   // 32 rows of a times 32 rows of b, over hdim.
-  MHA_SINK_DEVICE static void product_of_rows(VectorAccumulator& product,
-                                              typename Config::QueryTile& a, int a_row,
-                                              typename Config::KeyTile& b, int b_row) {
+  MHA_SINK_DEVICE static void product_of_rows(Product& product, typename Config::QueryTile& a,
+                                              int a_row, typename Config::KeyTile& b, int b_row) {
     product.start(a.load_rows(a_row, 0), b.load_rows(b_row, 0));
 #pragma unroll
     for (int step = 1; step < Config::kDimSteps; ++step) {
@@ -174,7 +166,7 @@ struct DqDkDv {
       return;
     }
     const int wave_row = wave * Config::kWaveKeys + kb * 32;
-    VectorAccumulator s_product, dp_product;
+    Product s_product, dp_product;
     product_of_rows(s_product, lds.q[buffer], qb * 32, lds.k, wave_row);
     product_of_rows(dp_product, lds.dout[buffer], qb * 32, lds.v, wave_row);
     f32x16 s = s_product.ready(), dp = dp_product.ready();
@@ -201,15 +193,15 @@ struct DqDkDv {
     }
 #pragma unroll
     for (int w = 0; w < 8; ++w) {
-      p_block.word[w] = pack_bf16(s[2 * w], s[2 * w + 1]);
-      ds_block.word[w] = pack_bf16(dp[2 * w], dp[2 * w + 1]);
+      p_block.word[w] = pack<kDtype>(s[2 * w], s[2 * w + 1]);
+      ds_block.word[w] = pack<kDtype>(dp[2 * w], dp[2 * w + 1]);
     }
   }
 
   // dq_acc += dS K for the wave's 32 x 32 block of the tile, over all keys of the workgroup.
   MHA_SINK_DEVICE void accumulate_dq(const QueryCursor& at) {
     const int qb = wave / Config::kDimBlocks, db = wave % Config::kDimBlocks;
-    VectorAccumulator product;
+    Product product;
     product.start(lds.ds[qb].load(0), lds.k.load_columns(0, db));
 #pragma unroll
     for (int key = 16; key < Config::kKeys; key += 16) {
@@ -257,8 +249,8 @@ struct DqDkDv {
       for (int s = 0; s < 2; ++s) {
 #pragma unroll
         for (int db = 0; db < Config::kDimBlocks; ++db) {
-          const bf16x8 dout = lds.dout[buffer].load_columns(qb * 32 + 16 * s, db);
-          const bf16x8 q = lds.q[buffer].load_columns(qb * 32 + 16 * s, db);
+          const Operand dout = lds.dout[buffer].load_columns(qb * 32 + 16 * s, db);
+          const Operand q = lds.q[buffer].load_columns(qb * 32 + 16 * s, db);
 #pragma unroll
           for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
             dv[kb][db].add(dout, p_block[qb][kb].operand(s));
@@ -272,10 +264,8 @@ struct DqDkDv {
 
   MHA_SINK_DEVICE void store_results() {
     const int rows = min(p.seqlen_k - key0, Config::kKeys);
-    const Buffer dk_rows =
-        row_buffer<kHeadDim>(row_pointer(p.dk, batch, key0, kv_head), p.dk.seqlen_stride, rows);
-    const Buffer dv_rows =
-        row_buffer<kHeadDim>(row_pointer(p.dv, batch, key0, kv_head), p.dv.seqlen_stride, rows);
+    const Buffer dk_rows = row_buffer(p.dk, batch, key0, kv_head, rows, kHeadDim);
+    const Buffer dv_rows = row_buffer(p.dv, batch, key0, kv_head, rows, kHeadDim);
 #pragma unroll
     for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
       const int row = wave * Config::kWaveKeys + kb * 32 + lane % 32;
@@ -287,14 +277,12 @@ struct DqDkDv {
         for (int g = 0; g < 4; ++g) {
           const uint32_t column_bytes = (db * 32 + 8 * g + 4 * half) * 2;
           const int r = 4 * g;
-          buffer_store_8_bytes(dk_rows,
-                               row * static_cast<int>(p.dk.seqlen_stride) * 2 + column_bytes,
-                               u32x2{pack_bf16(dk_block[r], dk_block[r + 1]),
-                                     pack_bf16(dk_block[r + 2], dk_block[r + 3])});
-          buffer_store_8_bytes(dv_rows,
-                               row * static_cast<int>(p.dv.seqlen_stride) * 2 + column_bytes,
-                               u32x2{pack_bf16(dv_block[r], dv_block[r + 1]),
-                                     pack_bf16(dv_block[r + 2], dv_block[r + 3])});
+          buffer_store_8_bytes(dk_rows, row * row_bytes(p.dk) + column_bytes,
+                               u32x2{pack<kDtype>(dk_block[r], dk_block[r + 1]),
+                                     pack<kDtype>(dk_block[r + 2], dk_block[r + 3])});
+          buffer_store_8_bytes(dv_rows, row * row_bytes(p.dv) + column_bytes,
+                               u32x2{pack<kDtype>(dv_block[r], dv_block[r + 1]),
+                                     pack<kDtype>(dv_block[r + 2], dv_block[r + 3])});
         }
       }
     }

@@ -57,7 +57,7 @@ struct DotDoOParams {
   float* row_delta;       // delta
   const float* sink;      // [batch, nhead_q], natural log, already scaled; nullptr: no sink
   float* d_sink_partial;  // [batch, nhead_q, gridDim.x]: -sum exp(sink - lse) * delta
-  int32_t seqlen_q, seqlen_q_padded, nhead_q;
+  int32_t seqlen_q, seqlen_q_padded, nhead_q, hdim;
 };
 
 // dq_dk_dv: one workgroup a tile of keys and KV head; loops over the group's query heads and query
@@ -80,7 +80,7 @@ struct DqDkDvParams {
 struct ConvertDqParams {
   const float* dq_acc;  // [batch, nhead_q, seqlen_q_padded, hdim]
   Tensor dq;
-  int32_t seqlen_q, seqlen_q_padded, nhead_q;
+  int32_t seqlen_q, seqlen_q_padded, nhead_q, hdim;
   float scale;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hip/arch/lds.h"
+#include "hip/arch/mfma.h"
 #include "hip/arch/types.h"
 
 namespace mha_sink::tile {
@@ -14,10 +15,8 @@ using namespace arch;
 struct PackedBlock {
   uint32_t word[8];
 
-  MHA_SINK_DEVICE bf16x8 operand(int step) const {
-    const u32x4 words = {word[4 * step], word[4 * step + 1], word[4 * step + 2],
-                         word[4 * step + 3]};
-    return __builtin_bit_cast(bf16x8, words);
+  MHA_SINK_DEVICE Operand operand(int step) const {
+    return {word[4 * step], word[4 * step + 1], word[4 * step + 2], word[4 * step + 3]};
   }
 };
 
@@ -47,15 +46,15 @@ struct ExchangeTile {
 
   // MFMA operand whose rows are the 32 rows and whose depth is columns column0..+15, a multiple of
   // 16, in the slot order of LdsTile::load_columns.
-  MHA_SINK_DEVICE bf16x8 load(int column0) {
+  MHA_SINK_DEVICE Operand load(int column0) {
     const uint32_t lane = lane_id();
     const uint32_t in_group = lane % 16;
     const uint32_t column = 4 * (lane / 32) + in_group / 4;
     const uint32_t chunk = 4 * (lane / 16 % 2) + in_group % 4;
     const LdsBytes base = lds_bytes(bytes) + column0 * kColumnBytes;
-    const bf16x4 first = lds_read_transposed(base + offset(column, chunk));
-    const bf16x4 second = lds_read_transposed(base + offset(column + 8, chunk));
-    return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
+    const u32x2 first = lds_read_transposed(base + offset(column, chunk));
+    const u32x2 second = lds_read_transposed(base + offset(column + 8, chunk));
+    return Operand{first.x, first.y, second.x, second.y};
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "hip/arch/buffer.h"
 #include "hip/arch/lds.h"
+#include "hip/arch/mfma.h"
 #include "hip/arch/types.h"
 
 namespace mha_sink::tile {
@@ -36,17 +37,17 @@ struct LdsTile {
 
   // MFMA operand whose rows (or columns) are rows row0..row0+31 of the tile and whose depth is
   // columns 16 * step..+15. row0 is a multiple of 32.
-  MHA_SINK_DEVICE bf16x8 load_rows(int row0, int step) {
+  MHA_SINK_DEVICE Operand load_rows(int row0, int step) {
     const uint32_t lane = lane_id();
     const uint32_t lane_offset = offset(lane % 32, 2 * step + lane / 32);
-    return lds_read<bf16x8>(lds_bytes(bytes) + lane_offset + row0 * kRowBytes);
+    return lds_read<Operand>(lds_bytes(bytes) + lane_offset + row0 * kRowBytes);
   }
 
   // MFMA operand whose rows (or columns) are columns 32 * block..+31 of the tile and whose depth is
   // rows row0..row0+15, row0 a multiple of 16. Slot j of lane half h holds row
   // row0 + 8 * (j / 4) + 4 * h + j % 4: the order in which an accumulator's registers hold rows, so
   // that the other operand can be a packed accumulator as it is.
-  MHA_SINK_DEVICE bf16x8 load_columns(int row0, int block) {
+  MHA_SINK_DEVICE Operand load_columns(int row0, int block) {
     const uint32_t lane = lane_id();
     const uint32_t in_group = lane % 16;
     const uint32_t row = 4 * (lane / 32) + in_group / 4;
@@ -55,20 +56,11 @@ struct LdsTile {
     const uint32_t low = offset(row, column / 8) + half_chunk;
     const uint32_t high = offset(row + 8, column / 8) + half_chunk;
     const LdsBytes base = lds_bytes(bytes) + row0 * kRowBytes;
-    const bf16x4 first = lds_read_transposed(base + low);
-    const bf16x4 second = lds_read_transposed(base + high);
-    return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
+    const u32x2 first = lds_read_transposed(base + low);
+    const u32x2 second = lds_read_transposed(base + high);
+    return Operand{first.x, first.y, second.x, second.y};
   }
 };
-
-// Rows of a global [rows, kColumns] tensor as a buffer: rows from `rows` on read as 0 (unless rows
-// overlap in memory, where they repeat data of rows that exist).
-template <int kColumns>
-MHA_SINK_DEVICE Buffer row_buffer(const void* first_row, int64_t row_stride, int rows) {
-  const uint32_t bytes =
-      rows > 0 ? static_cast<uint32_t>(((rows - 1) * row_stride + kColumns) * 2) : 0;
-  return make_buffer(first_row, bytes);
-}
 
 // kRows rows on their way from global memory to LDS, in the registers of kThreads threads.
 template <int kRows, int kColumns, int kThreads>
@@ -79,12 +71,12 @@ struct StagedTile {
 
   u32x4 chunk[kPerThread];
 
-  MHA_SINK_DEVICE void load(Buffer rows, int row_stride) {
+  MHA_SINK_DEVICE void load(Buffer rows, int row_bytes) {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
       const uint32_t index = thread_id() + i * kThreads;
       const uint32_t row = index / kRowChunks, c = index % kRowChunks;
-      chunk[i] = buffer_load_16_bytes(rows, row * row_stride * 2 + c * 16);
+      chunk[i] = buffer_load_16_bytes(rows, row * row_bytes + c * 16);
     }
   }
 

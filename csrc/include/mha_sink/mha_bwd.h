@@ -5,8 +5,8 @@
 //   dq = scale * dS.k                   dk = scale * dS^T.q       dv = P^T.do
 //   d_sink[h] += -sum_{b,i} exp(sink[b,h] - lse[b,h,i]) * delta[b,h,i]
 //
-// Supported: batch mode, bf16, hdim_q == hdim_v in {64, 128}, mask types 0 and 2, nhead_q a
-// multiple of nhead_k.
+// Supported: batch mode, bf16 and fp16, hdim_q == hdim_v in {64, 128}, mask types 0 and 2, nhead_q
+// a multiple of nhead_k.
 #pragma once
 
 #include <cstddef>

@@ -67,6 +67,8 @@ CASES: tuple[Case, ...] = (
         ("d128", (1, 128, 128, 2, 2, 128), {}),
         ("d128-causal", (1, 128, 128, 2, 2, 128), {"causal": True}),
         ("no-sink", (1, 128, 128, 2, 2, 64), {"sink_offsets": ()}),
+        ("d64-fp16", (1, 128, 128, 2, 2, 64), {"dtype": "float16"}),
+        ("d128-fp16-causal", (1, 128, 128, 2, 2, 128), {"causal": True, "dtype": "float16"}),
     ]),
     *_named("irregular", [
         ("q17-k33", (2, 17, 33, 4, 4, 64), {"causal": True}),
@@ -133,12 +135,13 @@ def case(name: str) -> Case:
 BATCHES = (1, 2)
 HEADS = ((4, 4), (6, 2), (8, 1), (28, 4))
 HDIMS = (64, 128)
+DTYPES = ("bfloat16", "float16")
 CAUSAL = (False, True)
 SEQLENS = ((1, 1), (17, 33), (113, 203), (203, 113), (259, 259), (512, 256))
 # All offsets side by side, then each alone: a head whose gradients are e^20 times smaller than its
 # neighbour's is only measured when it is alone in its tensor.
 SINKS = (SINK_OFFSETS, *((offset,) for offset in SINK_OFFSETS))
-AXES: tuple[Sequence[Any], ...] = (BATCHES, HEADS, HDIMS, CAUSAL, SEQLENS, SINKS)
+AXES: tuple[Sequence[Any], ...] = (BATCHES, HEADS, HDIMS, CAUSAL, SEQLENS, SINKS, DTYPES)
 
 
 def full_grid() -> list[Case]:
@@ -177,10 +180,14 @@ def _grid_case(
     causal: bool,
     seqlens: tuple[int, int],
     offsets: tuple[float, ...],
+    dtype: str,
 ) -> Case:
     sink = "spread" if len(offsets) > 1 else f"{offsets[0]:+.0f}"
     name = (
         f"b{batch}-h{heads[0]}k{heads[1]}-d{hdim}-{'causal' if causal else 'full'}"
-        f"-q{seqlens[0]}k{seqlens[1]}-sink{sink}"
+        f"-q{seqlens[0]}k{seqlens[1]}-sink{sink}-{dtype}"
     )
-    return Case(name, batch, *seqlens, *heads, hdim, causal, sink_offsets=offsets, group="grid")
+    return Case(
+        name, batch, *seqlens, *heads, hdim, causal,
+        sink_offsets=offsets, dtype=dtype, group="grid",
+    )  # fmt: skip

@@ -1,0 +1,37 @@
+# The one list of kernel instances. Each csrc/hip/instances/<name>.hip becomes a code object that
+# holds the kernel <name>; the library embeds all of them, so nothing is looked up at run time.
+set(MHA_SINK_KERNELS
+    mha_dot_do_o_bf16
+    mha_dot_do_o_fp16
+    mha_dq_dk_dv_bf16_hd64
+    mha_dq_dk_dv_bf16_hd128
+    mha_dq_dk_dv_fp16_hd64
+    mha_dq_dk_dv_fp16_hd128
+    mha_convert_dq_bf16
+    mha_convert_dq_fp16
+    mha_reduce_d_sink)
+
+# Compiles the list and adds a source to `target` that defines mha_sink::embedded_kernels().
+function(mha_sink_embed_kernels target)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/kernels)
+  file(MAKE_DIRECTORY ${folder})
+  set(KERNEL_DATA "")
+  set(KERNEL_TABLE "")
+  set(objects "")
+  foreach(name IN LISTS MHA_SINK_KERNELS)
+    set(object ${folder}/${name}.co)
+    mha_sink_add_code_object(
+      OUTPUT ${object}
+      SOURCE ${PROJECT_SOURCE_DIR}/csrc/hip/instances/${name}.hip
+      INCLUDES ${PROJECT_SOURCE_DIR}/csrc)
+    list(APPEND objects ${object})
+    string(APPEND KERNEL_DATA "EMBED(${name}, \"${object}\")\n")
+    string(APPEND KERNEL_TABLE "      ENTRY(${name}),\n")
+  endforeach()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/embedded_kernels.cpp.in
+                 ${folder}/embedded_kernels.cpp @ONLY)
+  # The assembler directives of this file do not survive link-time optimisation.
+  set_source_files_properties(${folder}/embedded_kernels.cpp PROPERTIES
+                              OBJECT_DEPENDS "${objects}" COMPILE_OPTIONS -fno-lto)
+  target_sources(${target} PRIVATE ${folder}/embedded_kernels.cpp)
+endfunction()

@@ -1,8 +1,0 @@
-#include "hip/mha/dot_do_o.h"
-
-MHA_SINK_KERNEL void __attribute__((amdgpu_flat_work_group_size(256, 256)))
-mha_dot_do_o_bf16_hd128(mha_sink::mha::DotDoOParams params) {
-  using Kernel = mha_sink::mha::DotDoO<128>;
-  static MHA_SINK_LDS float scratch[Kernel::kWaves];
-  Kernel::run(params, scratch);
-}
