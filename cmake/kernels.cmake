@@ -3,10 +3,22 @@
 set(MHA_SINK_KERNELS
     mha_dot_do_o_bf16
     mha_dot_do_o_fp16
+    mha_dq_dk_dv_bf16_hd32
     mha_dq_dk_dv_bf16_hd64
+    mha_dq_dk_dv_bf16_hd96
     mha_dq_dk_dv_bf16_hd128
+    mha_dq_dk_dv_bf16_hd160
+    mha_dq_dk_dv_bf16_hd192x128
+    mha_dq_dk_dv_bf16_hd192
+    mha_dq_dk_dv_bf16_hd256
+    mha_dq_dk_dv_fp16_hd32
     mha_dq_dk_dv_fp16_hd64
+    mha_dq_dk_dv_fp16_hd96
     mha_dq_dk_dv_fp16_hd128
+    mha_dq_dk_dv_fp16_hd160
+    mha_dq_dk_dv_fp16_hd192x128
+    mha_dq_dk_dv_fp16_hd192
+    mha_dq_dk_dv_fp16_hd256
     mha_convert_dq_bf16
     mha_convert_dq_fp16
     mha_reduce_d_sink)
@@ -22,13 +34,13 @@ function(mha_sink_embed_kernels target)
     set(object ${folder}/${name}.co)
     mha_sink_add_code_object(
       OUTPUT ${object}
-      SOURCE ${PROJECT_SOURCE_DIR}/csrc/hip/instances/${name}.hip
-      INCLUDES ${PROJECT_SOURCE_DIR}/csrc)
+      SOURCE ${MHA_SINK_ROOT}/csrc/hip/instances/${name}.hip
+      INCLUDES ${MHA_SINK_ROOT}/csrc)
     list(APPEND objects ${object})
     string(APPEND KERNEL_DATA "EMBED(${name}, \"${object}\")\n")
     string(APPEND KERNEL_TABLE "      ENTRY(${name}),\n")
   endforeach()
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/embedded_kernels.cpp.in
+  configure_file(${MHA_SINK_ROOT}/cmake/embedded_kernels.cpp.in
                  ${folder}/embedded_kernels.cpp @ONLY)
   # The assembler directives of this file do not survive link-time optimisation.
   set_source_files_properties(${folder}/embedded_kernels.cpp PROPERTIES

@@ -16,9 +16,10 @@ from mha_sink import cli
 from mha_sink.cli import demo, table
 
 KERNELS = {
-    "mha_dot_do_o_bf16", "mha_dot_do_o_fp16", "mha_dq_dk_dv_bf16_hd64", "mha_dq_dk_dv_bf16_hd128",
-    "mha_dq_dk_dv_fp16_hd64", "mha_dq_dk_dv_fp16_hd128", "mha_convert_dq_bf16",
-    "mha_convert_dq_fp16", "mha_reduce_d_sink",
+    "mha_dot_do_o_bf16", "mha_dot_do_o_fp16", "mha_convert_dq_bf16", "mha_convert_dq_fp16",
+    "mha_reduce_d_sink",
+    *(f"mha_dq_dk_dv_{dtype}_hd{hdim}" for dtype in ("bf16", "fp16")
+      for hdim in (32, 64, 96, 128, 160, "192x128", 192, 256)),
 }  # fmt: skip
 SMALL = ["demo", "--seqlen", "64", "--heads", "8", "--kv-heads", "1", "--window", "17"]
 
@@ -128,7 +129,7 @@ def test_demo_refuses(arguments, message, capsys, text):
 
 def test_demo_says_which_head_dims_exist(capsys, text):
     pytest.importorskip("transformers")
-    assert cli.main([*SMALL, "--text", text, "--head-dim", "32"]) == 2
+    assert cli.main([*SMALL, "--text", text, "--head-dim", "20"]) == 2
     assert "head dim" in capsys.readouterr().err
 
 

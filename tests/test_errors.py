@@ -136,14 +136,19 @@ UNSUPPORTED = {
     "row stride": (like("k", far_apart_rows), "k", "4194305", "4194304"),
     "head dim": (
         lambda given: {
-            **{name: given[name][..., :48].contiguous() for name in BSHD},
+            **{name: given[name][..., :59].contiguous() for name in BSHD},
             "dq": None, "dk": None, "dv": None},
-        "head dim", "48", "64"),
-    "another v head dim": (
+        "head dim", "59", "multiples of 8 up to 256"),
+    "v head dim": (
         lambda given: {
-            **{name: given[name][..., :32].contiguous() for name in ("v", "out", "dout")},
+            **{name: given[name][..., :36].contiguous() for name in ("v", "out", "dout")},
             "dv": None},
-        "head dim", "32", "64"),
+        "head dim", "36", "multiples of 8 up to 256"),
+    "large head dim": (
+        lambda given: {
+            **{name: torch.cat([given[name]] * 5, dim=-1) for name in BSHD},
+            "dq": None, "dk": None, "dv": None},
+        "head dim", "320", "multiples of 8 up to 256"),
     "dropout": (lambda given: {"dropout_p": 0.1}, "dropout_p", "0.1", "0"),
     "deterministic": (lambda given: {"deterministic": True}, "deterministic", "True", "False"),
     "bias": (lambda given: {"bias": shaped(5, 7)}, "bias", "value", "None"),

@@ -87,7 +87,7 @@ void refuse_sharing(Sharing sharing, const std::string& what, const std::string&
 void check_sizes(const std::string& data_type, int64_t batch, int64_t seqlen_q, int64_t seqlen_k,
                  int64_t nhead_q, int64_t nhead_k, int64_t hdim_q, int64_t hdim_v) {
   // Tiles of keys are the second dimension of a grid.
-  constexpr int64_t kMaxSeqlenK = kMaxGridYZ * mha::kKeysPerWorkgroup;
+  constexpr int64_t kMaxSeqlenK = kMaxGridYZ * mha::keys_per_workgroup(kMaxHeadDim);
   check_count("batch", batch, 1, kMaxGridYZ);
   check_count("seqlen_q", seqlen_q, 0, mha::kMaxSeqlenQ);
   check_count("seqlen_k", seqlen_k, 0, kMaxSeqlenK);
@@ -100,11 +100,10 @@ void check_sizes(const std::string& data_type, int64_t batch, int64_t seqlen_q, 
   if (hdim_q < 1 || hdim_v < 1) {
     invalid("head dim", to_string(hdim_q) + " (v: " + to_string(hdim_v) + ")", "at least 1");
   }
-  if (hdim_q != hdim_v || find_mha_bwd_kernels(data_type, hdim_q) == nullptr) {
-    unsupported(
-        "head dim",
-        "hdim_q " + to_string(hdim_q) + " with hdim_v " + to_string(hdim_v) + " in " + data_type,
-        "hdim_q = hdim_v, one of " + supported_head_dims(data_type));
+  const bool in_steps = hdim_q % kHeadDimStep == 0 && hdim_v % kHeadDimStep == 0;
+  if (!in_steps || find_dq_dk_dv(data_type, hdim_q, hdim_v) == nullptr) {
+    unsupported("head dim", to_string(hdim_q) + " (v: " + to_string(hdim_v) + ")",
+                "multiples of " + to_string(kHeadDimStep) + " up to " + to_string(kMaxHeadDim));
   }
 }
 

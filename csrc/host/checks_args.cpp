@@ -62,7 +62,8 @@ MhaBwdProblem check(const mha_bwd_args& args) {
   MhaBwdProblem p;
   p.data_type = args.data_type;
   p.batch = args.batch, p.seqlen_q = args.seqlen_q, p.seqlen_k = args.seqlen_k;
-  p.nhead_q = args.nhead_q, p.nhead_k = args.nhead_k, p.hdim = args.hdim_q;
+  p.nhead_q = args.nhead_q, p.nhead_k = args.nhead_k, p.hdim_q = args.hdim_q;
+  p.hdim_v = args.hdim_v;
   p.scale = checks::finite_scale("scale", args.scale);
   p.window_left = p.window_right = mha::kUnboundedWindow;
   if (args.mask_type == kMaskBottomRight) {
@@ -71,21 +72,21 @@ MhaBwdProblem check(const mha_bwd_args& args) {
   }
 
   const auto bshd = [&](const char* name, const void* data, int64_t seqlen, int64_t nhead,
-                        int64_t batch_stride, int64_t stride, int64_t nhead_stride) {
+                        int64_t hdim, int64_t batch_stride, int64_t stride, int64_t nhead_stride) {
     return View{.name = name,
                 .present = true,
                 .data = data,
                 .element_bytes = 2,
-                .shape = {p.batch, seqlen, nhead, p.hdim},
+                .shape = {p.batch, seqlen, nhead, hdim},
                 .strides = {batch_stride, stride, nhead_stride, 1}};
   };
-  const auto query = [&](const char* name, const void* data, int64_t batch_stride, int64_t stride,
-                         int64_t nhead_stride) {
-    return bshd(name, data, p.seqlen_q, p.nhead_q, batch_stride, stride, nhead_stride);
+  const auto query = [&](const char* name, const void* data, int64_t hdim, int64_t batch_stride,
+                         int64_t stride, int64_t nhead_stride) {
+    return bshd(name, data, p.seqlen_q, p.nhead_q, hdim, batch_stride, stride, nhead_stride);
   };
-  const auto key = [&](const char* name, const void* data, int64_t batch_stride, int64_t stride,
-                       int64_t nhead_stride) {
-    return bshd(name, data, p.seqlen_k, p.nhead_k, batch_stride, stride, nhead_stride);
+  const auto key = [&](const char* name, const void* data, int64_t hdim, int64_t batch_stride,
+                       int64_t stride, int64_t nhead_stride) {
+    return bshd(name, data, p.seqlen_k, p.nhead_k, hdim, batch_stride, stride, nhead_stride);
   };
   const auto fp32 = [](const char* name, bool present, const void* data,
                        std::array<int64_t, 4> shape, std::array<int64_t, 4> strides) {
@@ -96,14 +97,20 @@ MhaBwdProblem check(const mha_bwd_args& args) {
                 .shape = shape,
                 .strides = strides};
   };
-  p.q = query("q_ptr", args.q_ptr, args.batch_stride_q, args.stride_q, args.nhead_stride_q);
-  p.k = key("k_ptr", args.k_ptr, args.batch_stride_k, args.stride_k, args.nhead_stride_k);
-  p.v = key("v_ptr", args.v_ptr, args.batch_stride_v, args.stride_v, args.nhead_stride_v);
-  p.out = query("o_ptr", args.o_ptr, args.batch_stride_o, args.stride_o, args.nhead_stride_o);
-  p.dout = query("do_ptr", args.do_ptr, args.batch_stride_do, args.stride_do, args.nhead_stride_do);
-  p.dq = query("dq_ptr", args.dq_ptr, args.batch_stride_dq, args.stride_dq, args.nhead_stride_dq);
-  p.dk = key("dk_ptr", args.dk_ptr, args.batch_stride_dk, args.stride_dk, args.nhead_stride_dk);
-  p.dv = key("dv_ptr", args.dv_ptr, args.batch_stride_dv, args.stride_dv, args.nhead_stride_dv);
+  p.q =
+      query("q_ptr", args.q_ptr, p.hdim_q, args.batch_stride_q, args.stride_q, args.nhead_stride_q);
+  p.k = key("k_ptr", args.k_ptr, p.hdim_q, args.batch_stride_k, args.stride_k, args.nhead_stride_k);
+  p.v = key("v_ptr", args.v_ptr, p.hdim_v, args.batch_stride_v, args.stride_v, args.nhead_stride_v);
+  p.out =
+      query("o_ptr", args.o_ptr, p.hdim_v, args.batch_stride_o, args.stride_o, args.nhead_stride_o);
+  p.dout = query("do_ptr", args.do_ptr, p.hdim_v, args.batch_stride_do, args.stride_do,
+                 args.nhead_stride_do);
+  p.dq = query("dq_ptr", args.dq_ptr, p.hdim_q, args.batch_stride_dq, args.stride_dq,
+               args.nhead_stride_dq);
+  p.dk = key("dk_ptr", args.dk_ptr, p.hdim_q, args.batch_stride_dk, args.stride_dk,
+             args.nhead_stride_dk);
+  p.dv = key("dv_ptr", args.dv_ptr, p.hdim_v, args.batch_stride_dv, args.stride_dv,
+             args.nhead_stride_dv);
   const std::array<int64_t, 4> row_shape = {1, p.batch, p.nhead_q, p.seqlen_q};
   const std::array<int64_t, 4> row_strides = {0, args.batch_stride_lsed, args.nhead_stride_lsed, 1};
   p.lse = fp32("lse_ptr", true, args.lse_ptr, row_shape, row_strides);

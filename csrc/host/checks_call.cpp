@@ -2,6 +2,7 @@
 #include <initializer_list>
 
 #include "host/checks.h"
+#include "host/device_name.h"
 
 namespace mha_sink {
 namespace {
@@ -93,12 +94,19 @@ void check_features(const MhaBwdCall& call) {
 }
 
 // Of q; the other tensors must follow it.
+void check_device(const TensorDesc& q) {
+  try {
+    device_named(q.device);
+  } catch (const Error& error) {
+    unsupported(
+        "q", "a tensor on " + q.device + " (" + error.what() + ")",
+        "cpu, which runs the gfx950 kernels emulated, and cuda:N, the GPU N of a HIP runtime");
+  }
+}
+
 void check_data_type(const TensorDesc& q) {
   if (q.dtype != "bfloat16" && q.dtype != "float16") {
     invalid("q", "dtype " + q.dtype, "bfloat16 or float16");
-  }
-  if (q.device != "cpu") {
-    unsupported("q", "a tensor on " + q.device, "cpu, which runs the gfx950 kernels emulated");
   }
 }
 
@@ -118,14 +126,15 @@ MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
   }
 
   check_data_type(q);
+  check_device(q);
   check_rank("q", q, 4, "[b, sq, hq, d]");
   check_rank("k", k, 4, "[b, sk, hk, d]");
   check_rank("v", v, 4, "[b, sk, hk, dv]");
   MhaBwdProblem p;
   p.data_type = q.dtype == "bfloat16" ? "bf16" : "fp16";
-  p.batch = q.shape[0], p.seqlen_q = q.shape[1], p.nhead_q = q.shape[2], p.hdim = q.shape[3];
+  p.batch = q.shape[0], p.seqlen_q = q.shape[1], p.nhead_q = q.shape[2], p.hdim_q = q.shape[3];
   p.seqlen_k = k.shape[1], p.nhead_k = k.shape[2];
-  const int64_t hdim_v = v.shape[3];
+  p.hdim_v = v.shape[3];
 
   const std::string& dtype = q.dtype;
   const auto view = [&](const char* name, const TensorDesc& tensor, const std::string& type,
@@ -138,9 +147,9 @@ MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
     return tensor ? view(name, *tensor, type, shape, layout) : View{.name = name};
   };
   const std::vector<int64_t> q_shape = q.shape;
-  const std::vector<int64_t> k_shape = {p.batch, p.seqlen_k, p.nhead_k, p.hdim};
-  const std::vector<int64_t> v_shape = {p.batch, p.seqlen_k, p.nhead_k, hdim_v};
-  const std::vector<int64_t> out_shape = {p.batch, p.seqlen_q, p.nhead_q, hdim_v};
+  const std::vector<int64_t> k_shape = {p.batch, p.seqlen_k, p.nhead_k, p.hdim_q};
+  const std::vector<int64_t> v_shape = {p.batch, p.seqlen_k, p.nhead_k, p.hdim_v};
+  const std::vector<int64_t> out_shape = {p.batch, p.seqlen_q, p.nhead_q, p.hdim_v};
   const std::vector<int64_t> row_shape = {p.batch, p.nhead_q, p.seqlen_q};
   p.q = view("q", q, dtype, q_shape, "[b, sq, hq, d]");
   p.k = view("k", k, dtype, k_shape, "[b, sk, hk, d]");
@@ -163,8 +172,8 @@ MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
   p.window_right = checks::window_bound("window_size_right", call.window_size_right);
   if (call.is_causal) p.window_right = 0;
   check_features(call);
-  checks::check_sizes(p.data_type, p.batch, p.seqlen_q, p.seqlen_k, p.nhead_q, p.nhead_k, p.hdim,
-                      hdim_v);
+  checks::check_sizes(p.data_type, p.batch, p.seqlen_q, p.seqlen_k, p.nhead_q, p.nhead_k, p.hdim_q,
+                      p.hdim_v);
   checks::check_memory(p);
   return p;
 }

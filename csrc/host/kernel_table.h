@@ -1,45 +1,68 @@
-// Which kernels serve a data type and head dim. A new instance is one line here and one in
+// Which kernels serve a data type and head dims. A new instance is one line here and one in
 // cmake/kernels.cmake.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
+
+#include "hip/mha/params.h"
 
 namespace mha_sink {
 
-struct MhaBwdKernels {
+// One instance of dq_dk_dv, for head dims up to its own.
+struct DqDkDvKernel {
   std::string_view data_type;
-  int64_t hdim;
-  std::string_view dot_do_o, dq_dk_dv, convert_dq;
+  int64_t hdim_q, hdim_v;
+  std::string_view name;
+
+  int64_t keys_per_workgroup() const {
+    return mha::keys_per_workgroup(static_cast<int32_t>(std::max(hdim_q, hdim_v)));
+  }
 };
 
-inline constexpr MhaBwdKernels kMhaBwdKernels[] = {
-    {"bf16", 64, "mha_dot_do_o_bf16", "mha_dq_dk_dv_bf16_hd64", "mha_convert_dq_bf16"},
-    {"bf16", 128, "mha_dot_do_o_bf16", "mha_dq_dk_dv_bf16_hd128", "mha_convert_dq_bf16"},
-    {"fp16", 64, "mha_dot_do_o_fp16", "mha_dq_dk_dv_fp16_hd64", "mha_convert_dq_fp16"},
-    {"fp16", 128, "mha_dot_do_o_fp16", "mha_dq_dk_dv_fp16_hd128", "mha_convert_dq_fp16"},
+// By ascending cost: the first that is large enough serves.
+inline constexpr DqDkDvKernel kDqDkDvKernels[] = {
+    {"bf16", 32, 32, "mha_dq_dk_dv_bf16_hd32"},
+    {"bf16", 64, 64, "mha_dq_dk_dv_bf16_hd64"},
+    {"bf16", 96, 96, "mha_dq_dk_dv_bf16_hd96"},
+    {"bf16", 128, 128, "mha_dq_dk_dv_bf16_hd128"},
+    {"bf16", 160, 160, "mha_dq_dk_dv_bf16_hd160"},
+    {"bf16", 192, 128, "mha_dq_dk_dv_bf16_hd192x128"},
+    {"bf16", 192, 192, "mha_dq_dk_dv_bf16_hd192"},
+    {"bf16", 256, 256, "mha_dq_dk_dv_bf16_hd256"},
+    {"fp16", 32, 32, "mha_dq_dk_dv_fp16_hd32"},
+    {"fp16", 64, 64, "mha_dq_dk_dv_fp16_hd64"},
+    {"fp16", 96, 96, "mha_dq_dk_dv_fp16_hd96"},
+    {"fp16", 128, 128, "mha_dq_dk_dv_fp16_hd128"},
+    {"fp16", 160, 160, "mha_dq_dk_dv_fp16_hd160"},
+    {"fp16", 192, 128, "mha_dq_dk_dv_fp16_hd192x128"},
+    {"fp16", 192, 192, "mha_dq_dk_dv_fp16_hd192"},
+    {"fp16", 256, 256, "mha_dq_dk_dv_fp16_hd256"},
 };
-inline constexpr std::string_view kReduceDSinkKernel = "mha_reduce_d_sink";
+
+inline constexpr int64_t kMaxHeadDim = 256;
+inline constexpr int64_t kHeadDimStep = 8;  // elements of a 16-byte load
 
 // nullptr: none.
-inline const MhaBwdKernels* find_mha_bwd_kernels(std::string_view data_type, int64_t hdim) {
-  for (const MhaBwdKernels& kernels : kMhaBwdKernels) {
-    if (kernels.data_type == data_type && kernels.hdim == hdim) return &kernels;
+inline const DqDkDvKernel* find_dq_dk_dv(std::string_view data_type, int64_t hdim_q,
+                                         int64_t hdim_v) {
+  for (const DqDkDvKernel& kernel : kDqDkDvKernels) {
+    if (kernel.data_type == data_type && hdim_q <= kernel.hdim_q && hdim_v <= kernel.hdim_v) {
+      return &kernel;
+    }
   }
   return nullptr;
 }
 
-// "64, 128"
-inline std::string supported_head_dims(std::string_view data_type) {
-  std::string list;
-  for (const MhaBwdKernels& kernels : kMhaBwdKernels) {
-    if (kernels.data_type != data_type) continue;
-    list += list.empty() ? "" : ", ";
-    list += std::to_string(kernels.hdim);
-  }
-  return list;
+inline constexpr std::string_view kReduceDSinkKernel = "mha_reduce_d_sink";
+
+inline std::string_view dot_do_o_kernel(std::string_view data_type) {
+  return data_type == "bf16" ? "mha_dot_do_o_bf16" : "mha_dot_do_o_fp16";
+}
+
+inline std::string_view convert_dq_kernel(std::string_view data_type) {
+  return data_type == "bf16" ? "mha_convert_dq_bf16" : "mha_convert_dq_fp16";
 }
 
 }  // namespace mha_sink

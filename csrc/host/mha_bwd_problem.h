@@ -12,11 +12,12 @@ namespace mha_sink {
 
 struct MhaBwdProblem {
   std::string data_type;  // "bf16" or "fp16"
-  int64_t batch = 0, seqlen_q = 0, seqlen_k = 0, nhead_q = 0, nhead_k = 0, hdim = 0;
+  int64_t batch = 0, seqlen_q = 0, seqlen_k = 0, nhead_q = 0, nhead_k = 0;
+  int64_t hdim_q = 0, hdim_v = 0;
   float scale = 1;
   int32_t window_left = 0, window_right = 0;  // as the kernels take them
 
-  // [batch, seqlen, nhead, hdim], names as the caller knows them.
+  // [batch, seqlen, nhead, hdim_q or hdim_v], names as the caller knows them.
   View q, k, v, out, dout, dq, dk, dv;
   View lse;        // [1, batch, nhead_q, seqlen_q]
   View softmax_d;  // likewise; may be absent

@@ -41,7 +41,8 @@ class MhaBwdCall:
     the last dimension are 1, the others are free.
     """
 
-    # bfloat16 or float16, [b, sq, hq, d] for dout, q, out; [b, sk, hk, d] for k and v.
+    # bfloat16 or float16: q [b, sq, hq, d], k [b, sk, hk, d], v [b, sk, hk, dv],
+    # dout and out [b, sq, hq, dv]. d and dv are multiples of 8 up to 256.
     dout: Tensor | None
     q: Tensor | None
     k: Tensor | None

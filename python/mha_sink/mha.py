@@ -49,11 +49,11 @@ def mha_bwd(
     `docs/semantics.md` gives the derivation and the edge cases.
 
     Args:
-        dout: gradient of `out`, [b, sq, hq, d], dtype of q.
+        dout: gradient of `out`, [b, sq, hq, dv], dtype of q.
         q: [b, sq, hq, d], bfloat16 or float16.
         k: [b, sk, hk, d], dtype of q; hq is a multiple of hk.
-        v: [b, sk, hk, d], dtype of q.
-        out: the forward's output, [b, sq, hq, d], dtype of q.
+        v: [b, sk, hk, dv], dtype of q.
+        out: the forward's output, [b, sq, hq, dv], dtype of q.
         softmax_lse: natural-log sum of exponentials, sink included, [b, hq, sq], float32.
         dropout_p: 0; dropout is unsupported.
         softmax_scale: factor on q k^T.

@@ -14,6 +14,9 @@ MHA_SINK_DEVICE Buffer make_buffer(const void* base, uint32_t bytes) {
   return __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, 0x27000);
 }
 
+// An offset past the end of every buffer here: 2 GiB.
+inline constexpr uint32_t kOutOfRange = 0x80000000u;
+
 // buffer_load_dwordx4.
 MHA_SINK_DEVICE u32x4 buffer_load_16_bytes(Buffer buffer, uint32_t byte_offset) {
   return __builtin_amdgcn_raw_buffer_load_b128(buffer, byte_offset, 0, 0);

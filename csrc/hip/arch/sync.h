@@ -21,9 +21,6 @@ MHA_SINK_DEVICE float lane_xor(float value) {
                             __builtin_amdgcn_ds_bpermute(other, __builtin_bit_cast(int, value)));
 }
 
-// Hides where a value comes from: what is computed from it is not shared with other uses.
-MHA_SINK_DEVICE void opaque(float& value) { asm volatile("" : "+v"(value)); }
-
 // Value of lane kLane of the caller's row of 16 lanes: DPP row_newbcast, which the compiler folds
 // into a VALU operand at no cost.
 template <int kLane>

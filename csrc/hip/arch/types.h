@@ -32,6 +32,22 @@ MHA_SINK_DEVICE int workgroup_id_x() { return __builtin_amdgcn_workgroup_id_x();
 MHA_SINK_DEVICE int workgroup_id_y() { return __builtin_amdgcn_workgroup_id_y(); }
 MHA_SINK_DEVICE int workgroup_id_z() { return __builtin_amdgcn_workgroup_id_z(); }
 
+// Hides where a value comes from: what is derived from it is computed anew instead of being kept in
+// registers from an earlier use.
+template <class T>
+MHA_SINK_DEVICE void opaque(T& value) {
+  asm volatile("" : "+v"(value));
+}
+
+// The kernel's parameter struct, loaded anew at every use of the reference: for parameters that are
+// needed once, after a loop whose scalar registers are scarce.
+template <class Params>
+MHA_SINK_DEVICE const __attribute__((address_space(4))) Params& reloaded_params() {
+  auto address = __builtin_amdgcn_kernarg_segment_ptr();
+  asm volatile("" : "+s"(address));
+  return *(const __attribute__((address_space(4))) Params*)address;
+}
+
 MHA_SINK_DEVICE int min(int a, int b) { return a < b ? a : b; }
 MHA_SINK_DEVICE int max(int a, int b) { return a > b ? a : b; }
 

@@ -16,35 +16,48 @@ namespace mha_sink::mha {
 
 using namespace tile;
 
-template <Dtype kDtype_, int kHeadDim_>
+// kHeadDimQ and kHeadDimV are multiples of 32; head dims of a call may be smaller, in steps of 8.
+template <Dtype kDtype_, int kHeadDimQ_, int kHeadDimV_ = kHeadDimQ_>
 struct DqDkDvConfig {
   static constexpr Dtype kDtype = kDtype_;
-  static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kHeadDimQ = kHeadDimQ_, kHeadDimV = kHeadDimV_;
+  static constexpr int kLargerHeadDim = kHeadDimQ > kHeadDimV ? kHeadDimQ : kHeadDimV;
   static constexpr int kWaves = 4;
   static constexpr int kThreads = kWaves * kWaveSize;
-  static constexpr int kKeys = kKeysPerWorkgroup;
+
+  static constexpr int kKeys = keys_per_workgroup(kLargerHeadDim);
   static constexpr int kWaveKeys = kKeys / kWaves;
-  // The 32 x 32 blocks of a dQ tile are one a wave: 4 along hdim at 128, 2 x 2 at 64.
-  static constexpr int kQueries = kWaves * 32 * 32 / kHeadDim;
-  static constexpr int kQueryBlocks = kQueries / 32;
   static constexpr int kKeyBlocks = kWaveKeys / 32;
-  static constexpr int kDimBlocks = kHeadDim / 32;
-  static constexpr int kDimSteps = kHeadDim / 16;
-  static_assert(kRowPadding % kQueries == 0, "dq_acc and the row constants are padded to tiles");
 
-  using KeyTile = LdsTile<kKeys, kHeadDim>;
-  using QueryTile = LdsTile<kQueries, kHeadDim>;
-  using StagedQueries = StagedTile<kQueries, kHeadDim, kThreads>;
+  // 32 rows where 64 would not leave room in the LDS.
+  static constexpr int kQueries = kLargerHeadDim == 128 || kLargerHeadDim == 256 ? 32 : 64;
+  static constexpr int kQueryBlocks = kQueries / 32;
+  static_assert(kRowPadding % kQueries == 0, "the row constants are padded to tiles");
 
-  // At hdim 128 the plan takes all of the LDS, with one buffer for the query tile.
-  static constexpr int kBuffers = kHeadDim == 64 ? 2 : 1;
+  static constexpr int kDimBlocksQ = kHeadDimQ / 32, kDimBlocksV = kHeadDimV / 32;
+  // 32 x 32 blocks of the dQ tile that a wave computes, over all keys of the workgroup.
+  static constexpr int kDqBlocks = kQueryBlocks * kDimBlocksQ;
+  static constexpr int kWaveDqBlocks = (kDqBlocks + kWaves - 1) / kWaves;
 
+  using KeyTile = LdsTile<kKeys, kHeadDimQ>;
+  using ValueTile = LdsTile<kKeys, kHeadDimV>;
+  using QueryTile = LdsTile<kQueries, kHeadDimQ>;
+  using GradientTile = LdsTile<kQueries, kHeadDimV>;
+
+  // V stays in registers where the LDS has no room for it beside K, Q, dO and dS.
+  static constexpr bool kValuesInLds = kLargerHeadDim < 256;
+  static constexpr int kBuffers = kLargerHeadDim <= 64 ? 2 : 1;  // of the query tile
   // Whether blocks of the same queries keep the 32 broadcast row constants in registers.
-  static constexpr bool kShareRowBroadcasts = kHeadDim == 64;
+  static constexpr bool kShareRowBroadcasts = kLargerHeadDim <= 64;
+
+  // Whether addresses are computed for each phase of a step, where keeping them would spill.
+  static constexpr bool kRecomputeAddresses = kLargerHeadDim == 256;
 
   struct LdsPlan {
-    KeyTile k, v;
-    QueryTile q[kBuffers], dout[kBuffers];
+    KeyTile k;
+    LdsTile<kValuesInLds ? kKeys : 0, kHeadDimV> v;
+    QueryTile q[kBuffers];
+    GradientTile dout[kBuffers];
     ExchangeTile<kKeys> ds[kQueryBlocks];
   };
   static_assert(sizeof(LdsPlan) <= 160 * 1024);
@@ -65,7 +78,6 @@ struct QueryCursor {
 template <class Config>
 struct DqDkDv {
   static constexpr Dtype kDtype = Config::kDtype;
-  static constexpr int kHeadDim = Config::kHeadDim;
   static constexpr int kQueries = Config::kQueries;
   using Product = VectorAccumulator<kDtype>;
 
@@ -73,19 +85,23 @@ struct DqDkDv {
   typename Config::LdsPlan& lds;
   const Mask mask;
   const int wave = wave_id();
-  const int lane = lane_id();
-  const int half = lane / 32;
+  uint32_t lane = lane_id();
   const int batch = workgroup_id_z();
   const int kv_head = workgroup_id_x();
   const int key0 = workgroup_id_y() * Config::kKeys;
   const int wave_key0 = key0 + wave * Config::kWaveKeys;
 
   // Transposed: rows are hdim, columns are keys.
-  ResidentAccumulator<kDtype> dk[Config::kKeyBlocks][Config::kDimBlocks];
-  ResidentAccumulator<kDtype> dv[Config::kKeyBlocks][Config::kDimBlocks];
+  ResidentAccumulator<kDtype> dk[Config::kKeyBlocks][Config::kDimBlocksQ];
+  ResidentAccumulator<kDtype> dv[Config::kKeyBlocks][Config::kDimBlocksV];
+
+  // The wave's rows of V as MFMA operands, unless V is in LDS.
+  Operand v[Config::kValuesInLds ? 1 : Config::kKeyBlocks]
+           [Config::kValuesInLds ? 1 : Config::kHeadDimV / 16];
 
   // The next query tile on its way to LDS.
-  typename Config::StagedQueries staged_q, staged_dout;
+  StagedTile<kQueries, Config::kHeadDimQ, Config::kThreads> staged_q;
+  StagedTile<kQueries, Config::kHeadDimV, Config::kThreads> staged_dout;
 
   // Row constants of a query tile, in the order that row_broadcast needs: lane 16 * n + r holds
   // that of the query which register r of an accumulator holds in the lanes of its half.
@@ -98,28 +114,51 @@ struct DqDkDv {
       : p(params), lds(plan), mask(params) {}
 
   // In parts, to bound the registers in flight.
-  MHA_SINK_DEVICE void load_keys(const ConstTensor& tensor, typename Config::KeyTile& tile) {
+  template <int kColumns>
+  MHA_SINK_DEVICE void load_keys(const ConstTensor& tensor, int hdim,
+                                 LdsTile<Config::kKeys, kColumns>& tile) {
     constexpr int kPart = 64;
 #pragma unroll 1
     for (int row0 = 0; row0 < Config::kKeys; row0 += kPart) {
       const int part_rows = min(p.seqlen_k - key0 - row0, kPart);
-      StagedTile<kPart, kHeadDim, Config::kThreads> part;
-      part.load(row_buffer(tensor, batch, key0 + row0, kv_head, part_rows, kHeadDim),
-                row_bytes(tensor));
+      StagedTile<kPart, kColumns, Config::kThreads> part;
+      part.load(row_buffer(tensor, batch, key0 + row0, kv_head, part_rows, hdim), row_bytes(tensor),
+                hdim);
       part.store(tile, row0);
+    }
+  }
+
+  MHA_SINK_DEVICE void load_values() {
+    if constexpr (Config::kValuesInLds) {
+      load_keys(p.v, p.hdim_v, lds.v);
+      return;
+    }
+    const int rows = min(p.seqlen_k - key0, Config::kKeys);
+    const Buffer v_rows = row_buffer(p.v, batch, key0, kv_head, rows, p.hdim_v);
+#pragma unroll
+    for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
+      const int row = wave * Config::kWaveKeys + kb * 32 + lane % 32;
+#pragma unroll
+      for (int step = 0; step < Config::kHeadDimV / 16; ++step) {
+        const int column = 16 * step + 8 * (lane / 32);
+        const uint32_t offset = row * row_bytes(p.v) + column * 2;
+        v[kb][step] = buffer_load_16_bytes(v_rows, column < p.hdim_v ? offset : kOutOfRange);
+      }
     }
   }
 
   MHA_SINK_DEVICE void stage(const QueryCursor& at) {
     const int query0 = at.tile * kQueries;
     const int rows = min(p.seqlen_q - query0, kQueries);
-    staged_q.load(row_buffer(p.q, batch, query0, at.head, rows, kHeadDim), row_bytes(p.q));
-    staged_dout.load(row_buffer(p.dout, batch, query0, at.head, rows, kHeadDim), row_bytes(p.dout));
+    staged_q.load(row_buffer(p.q, batch, query0, at.head, rows, p.hdim_q), row_bytes(p.q),
+                  p.hdim_q);
+    staged_dout.load(row_buffer(p.dout, batch, query0, at.head, rows, p.hdim_v), row_bytes(p.dout),
+                     p.hdim_v);
     const int64_t first = row_index(at);
 #pragma unroll
     for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
       const int r = lane % 16;
-      const int query = qb * 32 + 8 * (r / 4) + 4 * half + r % 4;
+      const int query = qb * 32 + 8 * (r / 4) + 4 * (lane / 32) + r % 4;
       next_rows.lse[qb] = p.row_lse[first + query];
       next_rows.delta[qb] = p.row_delta[first + query];
     }
@@ -131,18 +170,43 @@ struct DqDkDv {
     rows = next_rows;
   }
 
+  MHA_SINK_DEVICE void begin_phase() {
+    if constexpr (Config::kRecomputeAddresses) opaque(lane);
+  }
+
   // Row of [batch, nhead_q, seqlen_q_padded] where a query tile begins.
   MHA_SINK_DEVICE int64_t row_index(const QueryCursor& at) const {
     return (int64_t{batch} * p.nhead_q + at.head) * p.seqlen_q_padded + at.tile * kQueries;
   }
 
-  // 32 rows of a times 32 rows of b, over hdim.
-  MHA_SINK_DEVICE static void product_of_rows(Product& product, typename Config::QueryTile& a,
-                                              int a_row, typename Config::KeyTile& b, int b_row) {
-    product.start(a.load_rows(a_row, 0), b.load_rows(b_row, 0));
+  // S: 32 queries times 32 of the wave's keys, over hdim.
+  MHA_SINK_DEVICE Product query_key_product(int buffer, int qb, int kb) {
+    const int key_row = wave * Config::kWaveKeys + kb * 32;
+    Product s;
+    s.start(lds.q[buffer].load_rows(lane, qb * 32, 0), lds.k.load_rows(lane, key_row, 0));
 #pragma unroll
-    for (int step = 1; step < Config::kDimSteps; ++step) {
-      product.add(a.load_rows(a_row, step), b.load_rows(b_row, step));
+    for (int step = 1; step < Config::kHeadDimQ / 16; ++step) {
+      s.add(lds.q[buffer].load_rows(lane, qb * 32, step), lds.k.load_rows(lane, key_row, step));
+    }
+    return s;
+  }
+
+  // dP likewise.
+  MHA_SINK_DEVICE Product gradient_value_product(int buffer, int qb, int kb) {
+    Product dp;
+    dp.start(lds.dout[buffer].load_rows(lane, qb * 32, 0), value_operand(kb, 0));
+#pragma unroll
+    for (int step = 1; step < Config::kHeadDimV / 16; ++step) {
+      dp.add(lds.dout[buffer].load_rows(lane, qb * 32, step), value_operand(kb, step));
+    }
+    return dp;
+  }
+
+  MHA_SINK_DEVICE Operand value_operand(int kb, int step) {
+    if constexpr (Config::kValuesInLds) {
+      return lds.v.load_rows(lane, wave * Config::kWaveKeys + kb * 32, step);
+    } else {
+      return v[kb][step];
     }
   }
 
@@ -165,10 +229,8 @@ struct DqDkDv {
       for (int w = 0; w < 8; ++w) p_block.word[w] = ds_block.word[w] = 0;
       return;
     }
-    const int wave_row = wave * Config::kWaveKeys + kb * 32;
-    Product s_product, dp_product;
-    product_of_rows(s_product, lds.q[buffer], qb * 32, lds.k, wave_row);
-    product_of_rows(dp_product, lds.dout[buffer], qb * 32, lds.v, wave_row);
+    Product s_product = query_key_product(buffer, qb, kb);
+    Product dp_product = gradient_value_product(buffer, qb, kb);
     f32x16 s = s_product.ready(), dp = dp_product.ready();
     RowConstants constants = rows;
     if constexpr (!Config::kShareRowBroadcasts) {
@@ -186,7 +248,7 @@ struct DqDkDv {
       const Mask::KeyRange range = mask.queries_of(block_key0 + lane % 32);
 #pragma unroll
       for (int r = 0; r < 16; ++r) {
-        const bool sees = range.visible(block_query0 + 4 * half + 8 * (r / 4) + r % 4);
+        const bool sees = range.visible(block_query0 + 4 * (lane / 32) + 8 * (r / 4) + r % 4);
         s[r] = sees ? s[r] : 0.0f;
         dp[r] = sees ? dp[r] : 0.0f;
       }
@@ -198,21 +260,33 @@ struct DqDkDv {
     }
   }
 
-  // dq_acc += dS K for the wave's 32 x 32 block of the tile, over all keys of the workgroup.
+  // dq_acc += dS K for the wave's blocks of the tile, over all keys of the workgroup.
   MHA_SINK_DEVICE void accumulate_dq(const QueryCursor& at) {
-    const int qb = wave / Config::kDimBlocks, db = wave % Config::kDimBlocks;
-    Product product;
-    product.start(lds.ds[qb].load(0), lds.k.load_columns(0, db));
 #pragma unroll
-    for (int key = 16; key < Config::kKeys; key += 16) {
-      product.add(lds.ds[qb].load(key), lds.k.load_columns(key, db));
-    }
-    const f32x16 dq = product.ready();
-    float* tile = p.dq_acc + (row_index(at) + qb * 32) * kHeadDim;
-    const uint32_t lane_offset = 4 * half * kHeadDim + db * 32 + lane % 32;
+    for (int i = 0; i < Config::kWaveDqBlocks; ++i) {
+      const int block = wave + i * Config::kWaves;
+      if (Config::kDqBlocks % Config::kWaves != 0 && block >= Config::kDqBlocks) break;
+      const int qb = block / Config::kDimBlocksQ, db = block % Config::kDimBlocksQ;
+      Product product;
+      product.start(lds.ds[qb].load(lane, 0), lds.k.load_columns(lane, 0, db));
 #pragma unroll
-    for (int r = 0; r < 16; ++r) {
-      atomic_add(tile + lane_offset + (8 * (r / 4) + r % 4) * kHeadDim, dq[r]);
+      for (int key = 16; key < Config::kKeys; key += 16) {
+        product.add(lds.ds[qb].load(lane, key), lds.k.load_columns(lane, key, db));
+      }
+      const f32x16 dq = product.ready();
+      const int column = db * 32 + lane % 32;
+      if (column < p.hdim_q) {
+        // Scalar row bases and 4 lane offsets, or 16 multiples of hdim_q would stay in registers.
+#pragma unroll
+        for (int r = 0; r < 16; r += 4) {
+          float* rows_of = p.dq_acc + (row_index(at) + qb * 32 + 2 * r) * p.hdim_q;
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const uint32_t lane_offset = (4 * (lane / 32) + i) * p.hdim_q + column;
+            atomic_add(rows_of + lane_offset, dq[r + i]);
+          }
+        }
+      }
     }
   }
 
@@ -226,7 +300,7 @@ struct DqDkDv {
 #pragma unroll
       for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
         scores<kMasked>(buffer, query0, qb, kb, p_block[qb][kb], ds_block[qb][kb]);
-        lds.ds[qb].store(wave * Config::kWaveKeys + kb * 32, ds_block[qb][kb]);
+        lds.ds[qb].store(lane, wave * Config::kWaveKeys + kb * 32, ds_block[qb][kb]);
       }
     }
   }
@@ -235,6 +309,7 @@ struct DqDkDv {
     PackedBlock p_block[Config::kQueryBlocks][Config::kKeyBlocks];
     PackedBlock ds_block[Config::kQueryBlocks][Config::kKeyBlocks];
     const int query0 = at.tile * kQueries;
+    begin_phase();
     if (mask.template classify<kQueries, Config::kWaveKeys>(query0, wave_key0) == BlockMask::full) {
       all_scores<false>(buffer, query0, p_block, ds_block);
     } else {
@@ -243,61 +318,68 @@ struct DqDkDv {
     workgroup_barrier();
     // Not earlier: the registers of the next tile would be live beside those of S and dP.
     stage(next);
+    begin_phase();
 #pragma unroll
     for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
 #pragma unroll
-        for (int db = 0; db < Config::kDimBlocks; ++db) {
-          const Operand dout = lds.dout[buffer].load_columns(qb * 32 + 16 * s, db);
-          const Operand q = lds.q[buffer].load_columns(qb * 32 + 16 * s, db);
+        for (int db = 0; db < Config::kDimBlocksV; ++db) {
+          const Operand dout = lds.dout[buffer].load_columns(lane, qb * 32 + 16 * s, db);
 #pragma unroll
           for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
             dv[kb][db].add(dout, p_block[qb][kb].operand(s));
+          }
+        }
+#pragma unroll
+        for (int db = 0; db < Config::kDimBlocksQ; ++db) {
+          const Operand q = lds.q[buffer].load_columns(lane, qb * 32 + 16 * s, db);
+#pragma unroll
+          for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
             dk[kb][db].add(q, ds_block[qb][kb].operand(s));
           }
         }
       }
     }
+    begin_phase();
     accumulate_dq(at);
   }
 
-  MHA_SINK_DEVICE void store_results() {
+  // `blocks` are 32 x 32 and transposed: a lane holds 4 adjacent columns of one row in 4 registers.
+  template <int kDimBlocks>
+  MHA_SINK_DEVICE void store_rows(
+      Tensor tensor, int hdim, float factor,
+      ResidentAccumulator<kDtype> (&blocks)[Config::kKeyBlocks][kDimBlocks]) {
     const int rows = min(p.seqlen_k - key0, Config::kKeys);
-    const Buffer dk_rows = row_buffer(p.dk, batch, key0, kv_head, rows, kHeadDim);
-    const Buffer dv_rows = row_buffer(p.dv, batch, key0, kv_head, rows, kHeadDim);
+    const Buffer buffer = row_buffer(tensor, batch, key0, kv_head, rows, hdim);
 #pragma unroll
     for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
       const int row = wave * Config::kWaveKeys + kb * 32 + lane % 32;
-      if (row >= rows) continue;
 #pragma unroll
-      for (int db = 0; db < Config::kDimBlocks; ++db) {
-        const f32x16 dk_block = dk[kb][db].ready() * p.scale, dv_block = dv[kb][db].ready();
+      for (int db = 0; db < kDimBlocks; ++db) {
+        const f32x16 block = blocks[kb][db].ready() * factor;
 #pragma unroll
-        for (int g = 0; g < 4; ++g) {
-          const uint32_t column_bytes = (db * 32 + 8 * g + 4 * half) * 2;
-          const int r = 4 * g;
-          buffer_store_8_bytes(dk_rows, row * row_bytes(p.dk) + column_bytes,
-                               u32x2{pack<kDtype>(dk_block[r], dk_block[r + 1]),
-                                     pack<kDtype>(dk_block[r + 2], dk_block[r + 3])});
-          buffer_store_8_bytes(dv_rows, row * row_bytes(p.dv) + column_bytes,
-                               u32x2{pack<kDtype>(dv_block[r], dv_block[r + 1]),
-                                     pack<kDtype>(dv_block[r + 2], dv_block[r + 3])});
+        for (int r = 0; r < 16; r += 4) {
+          const int column = db * 32 + 2 * r + 4 * (lane / 32);
+          if (row < rows && column < hdim) {
+            buffer_store_8_bytes(buffer, row * row_bytes(tensor) + column * 2,
+                                 u32x2{pack<kDtype>(block[r], block[r + 1]),
+                                       pack<kDtype>(block[r + 2], block[r + 3])});
+          }
         }
       }
     }
   }
 
   MHA_SINK_DEVICE void run() {
-    load_keys(p.k, lds.k);
-    load_keys(p.v, lds.v);
+    load_keys(p.k, p.hdim_q, lds.k);
+    load_values();
 #pragma unroll
     for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
 #pragma unroll
-      for (int db = 0; db < Config::kDimBlocks; ++db) {
-        dk[kb][db].clear();
-        dv[kb][db].clear();
-      }
+      for (auto& block : dk[kb]) block.clear();
+#pragma unroll
+      for (auto& block : dv[kb]) block.clear();
     }
     const int key_end = min(key0 + Config::kKeys, p.seqlen_k);
     const int group = p.nhead_q / p.nhead_k;
@@ -321,7 +403,9 @@ struct DqDkDv {
         workgroup_barrier();
       }
     }
-    store_results();
+    const auto& params = reloaded_params<DqDkDvParams>();
+    store_rows(params.dk, params.hdim_q, params.scale, dk);
+    store_rows(params.dv, params.hdim_v, 1.0f, dv);
   }
 };
 

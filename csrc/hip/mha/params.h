@@ -35,8 +35,9 @@ inline constexpr int32_t kUnboundedWindow = 0x3fffffff;
 // Rows of one workgroup of dot_do_o, and the padding of row_lse and row_delta.
 inline constexpr int32_t kRowPadding = 64;
 
-// Keys that one workgroup of dq_dk_dv owns: 4 waves of 64.
-inline constexpr int32_t kKeysPerWorkgroup = 256;
+// Keys that one workgroup of dq_dk_dv owns, 64 or 32 a wave: as many as the accumulators of dK and
+// dV leave room for in 512 registers. hdim is the larger of the two head dims.
+constexpr int32_t keys_per_workgroup(int32_t hdim) { return hdim <= 128 ? 256 : 128; }
 
 // Largest distance between rows of a [batch, seqlen, nhead, hdim] tensor, in elements: the byte
 // offset of a tile's last row, 255 * 2 * stride, is a 32-bit number.
@@ -61,16 +62,17 @@ struct DotDoOParams {
 };
 
 // dq_dk_dv: one workgroup a tile of keys and KV head; loops over the group's query heads and query
-// tiles. Grid (nhead_k, ceil(seqlen_k / kKeysPerWorkgroup), batch), 256 threads: heads vary fastest
-// so that the workgroups an XCD receives in turn share the same KV head's Q and dO in its L2.
+// tiles. Grid (nhead_k, ceil(seqlen_k / keys_per_workgroup), batch), 256 threads: heads vary
+// fastest so that the workgroups an XCD receives in turn share the same KV head's Q and dO in its
+// L2.
 struct DqDkDvParams {
   ConstTensor q, k, v, dout;
   Tensor dk, dv;
   const float* row_lse;  // as DotDoOParams
   const float* row_delta;
-  float* dq_acc;  // [batch, nhead_q, seqlen_q_padded, hdim], zero before the launch
+  float* dq_acc;  // [batch, nhead_q, seqlen_q_padded, hdim_q], zero before the launch
   int32_t seqlen_q, seqlen_k, seqlen_q_padded;
-  int32_t nhead_q, nhead_k;
+  int32_t nhead_q, nhead_k, hdim_q, hdim_v;
   float scale;
   int32_t window_left, window_right;  // kUnboundedWindow: no bound
 };

@@ -34,8 +34,7 @@ struct ExchangeTile {
   }
 
   // Writes columns column0..column0+31 (a multiple of 32).
-  MHA_SINK_DEVICE void store(int column0, const PackedBlock& block) {
-    const uint32_t lane = lane_id();
+  MHA_SINK_DEVICE void store(uint32_t lane, int column0, const PackedBlock& block) {
     const LdsBytes base = lds_bytes(bytes) + column0 * kColumnBytes;
 #pragma unroll
     for (int g = 0; g < 4; ++g) {
@@ -46,8 +45,7 @@ struct ExchangeTile {
 
   // MFMA operand whose rows are the 32 rows and whose depth is columns column0..+15, a multiple of
   // 16, in the slot order of LdsTile::load_columns.
-  MHA_SINK_DEVICE Operand load(int column0) {
-    const uint32_t lane = lane_id();
+  MHA_SINK_DEVICE Operand load(uint32_t lane, int column0) {
     const uint32_t in_group = lane % 16;
     const uint32_t column = 4 * (lane / 32) + in_group / 4;
     const uint32_t chunk = 4 * (lane / 16 % 2) + in_group % 4;

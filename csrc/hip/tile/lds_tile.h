@@ -14,32 +14,40 @@ using namespace arch;
 // kRows rows of kColumns 16-bit elements. A row is kept as chunks of 16 bytes; chunk c of row r
 // lies at position c ^ swizzle(r). LDS has 64 banks of 4 bytes: 16 chunks a clock.
 //  * By rows (ds_read_b128), the lanes of a phase read the same chunk of 16 rows that differ modulo
-//    16: swizzle is a bijection of those rows, so they hit 16 different chunk slots.
-//  * By columns (ds_read_b64_tr_b16), a phase reads 4 adjacent rows of 4 adjacent chunks: the low
-//    bits of the row move the high bits of the chunk, so the rows hit different groups of 4 slots.
+//    16: they must hit 16 different slots.
+//  * By columns (ds_read_b64_tr_b16), a phase reads 4 adjacent rows of 4 adjacent chunks, aligned:
+//    the rows must hit different groups of 4 slots.
+// Where a row begins, modulo 16 slots, already depends on some bits of the row; swizzle adds the
+// others, bits 0..1 to the high and bits 2..3 to the low chunk bits.
 template <int kRows, int kColumns>
 struct LdsTile {
-  static_assert(kColumns == 64 || kColumns == 128);
+  static_assert(kColumns % 32 == 0);
   static_assert(kRows % 32 == 0);
   static constexpr int kRowBytes = kColumns * 2;
 
   char bytes[kRows * kRowBytes];
 
+  // swizzle moves chunks within aligned groups of this many.
+  static constexpr uint32_t kGroup = kColumns % 128 == 0 ? 16 : kColumns % 64 == 0 ? 8 : 4;
+
   static constexpr MHA_SINK_DEVICE uint32_t swizzle(uint32_t row) {
-    if constexpr (kColumns == 128) return (row & 3) << 2 | ((row >> 2) & 3);
-    // Two rows share the 64 banks: their parity selects the half.
-    return (row & 2) << 1 | ((row >> 2) & 3);
+    if constexpr (kGroup == 16) return (row & 3) << 2 | ((row >> 2) & 3);
+    if constexpr (kGroup == 8) return (row & 2) << 1 | ((row >> 2) & 3);  // begins at 8 * row
+    return (row >> 2) & 3;  // begins at 4 * row or 12 * row
   }
 
-  static constexpr MHA_SINK_DEVICE uint32_t offset(uint32_t row, uint32_t chunk) {
-    return row * kRowBytes + (chunk ^ swizzle(row)) * 16;
+  // Of chunk fixed + lane_part, which lie in one group. The group's part is a constant where fixed
+  // is one: it becomes the instruction's offset, and few lane offsets serve all chunks of a row.
+  static constexpr MHA_SINK_DEVICE uint32_t offset(uint32_t row, uint32_t fixed,
+                                                   uint32_t lane_part) {
+    return row * kRowBytes + fixed / kGroup * kGroup * 16 +
+           ((fixed % kGroup + lane_part) ^ swizzle(row)) * 16;
   }
 
   // MFMA operand whose rows (or columns) are rows row0..row0+31 of the tile and whose depth is
   // columns 16 * step..+15. row0 is a multiple of 32.
-  MHA_SINK_DEVICE Operand load_rows(int row0, int step) {
-    const uint32_t lane = lane_id();
-    const uint32_t lane_offset = offset(lane % 32, 2 * step + lane / 32);
+  MHA_SINK_DEVICE Operand load_rows(uint32_t lane, int row0, int step) {
+    const uint32_t lane_offset = offset(lane % 32, 2 * step, lane / 32);
     return lds_read<Operand>(lds_bytes(bytes) + lane_offset + row0 * kRowBytes);
   }
 
@@ -47,14 +55,13 @@ struct LdsTile {
   // rows row0..row0+15, row0 a multiple of 16. Slot j of lane half h holds row
   // row0 + 8 * (j / 4) + 4 * h + j % 4: the order in which an accumulator's registers hold rows, so
   // that the other operand can be a packed accumulator as it is.
-  MHA_SINK_DEVICE Operand load_columns(int row0, int block) {
-    const uint32_t lane = lane_id();
+  MHA_SINK_DEVICE Operand load_columns(uint32_t lane, int row0, int block) {
     const uint32_t in_group = lane % 16;
     const uint32_t row = 4 * (lane / 32) + in_group / 4;
-    const uint32_t column = 32 * block + 16 * (lane / 16 % 2) + 4 * (in_group % 4);
+    const uint32_t column = 16 * (lane / 16 % 2) + 4 * (in_group % 4);
     const uint32_t half_chunk = column % 8 * 2;
-    const uint32_t low = offset(row, column / 8) + half_chunk;
-    const uint32_t high = offset(row + 8, column / 8) + half_chunk;
+    const uint32_t low = offset(row, 4 * block, column / 8) + half_chunk;
+    const uint32_t high = offset(row + 8, 4 * block, column / 8) + half_chunk;
     const LdsBytes base = lds_bytes(bytes) + row0 * kRowBytes;
     const u32x2 first = lds_read_transposed(base + low);
     const u32x2 second = lds_read_transposed(base + high);
@@ -71,12 +78,14 @@ struct StagedTile {
 
   u32x4 chunk[kPerThread];
 
-  MHA_SINK_DEVICE void load(Buffer rows, int row_bytes) {
+  // Columns from `columns` on, a multiple of 8, become 0.
+  MHA_SINK_DEVICE void load(Buffer rows, int row_bytes, int columns) {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
       const uint32_t index = thread_id() + i * kThreads;
-      const uint32_t row = index / kRowChunks, c = index % kRowChunks;
-      chunk[i] = buffer_load_16_bytes(rows, row * row_bytes + c * 16);
+      const int row = index / kRowChunks, c = index % kRowChunks;
+      const uint32_t offset = row * row_bytes + c * 16;
+      chunk[i] = buffer_load_16_bytes(rows, c * 8 < columns ? offset : kOutOfRange);
     }
   }
 
@@ -87,7 +96,7 @@ struct StagedTile {
     for (int i = 0; i < kPerThread; ++i) {
       const uint32_t index = thread_id() + i * kThreads;
       const uint32_t row = index / kRowChunks, c = index % kRowChunks;
-      const uint32_t offset = LdsTile<kTileRows, kColumns>::offset(row, c);
+      const uint32_t offset = LdsTile<kTileRows, kColumns>::offset(row, 0, c);
       lds_write(lds_bytes(tile.bytes) + offset + row0 * kColumns * 2, chunk[i]);
     }
   }

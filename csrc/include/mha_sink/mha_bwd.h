@@ -5,8 +5,8 @@
 //   dq = scale * dS.k                   dk = scale * dS^T.q       dv = P^T.do
 //   d_sink[h] += -sum_{b,i} exp(sink[b,h] - lse[b,h,i]) * delta[b,h,i]
 //
-// Supported: batch mode, bf16 and fp16, hdim_q == hdim_v in {64, 128}, mask types 0 and 2, nhead_q
-// a multiple of nhead_k.
+// Supported: batch mode, bf16 and fp16, hdim_q and hdim_v multiples of 8 up to 256, mask types 0
+// and 2, nhead_q a multiple of nhead_k.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace mha_sink {
 inline constexpr int kNoMask = 0, kMaskTopLeft = 1, kMaskBottomRight = 2, kMaskGeneric = 3;
 
 // aiter's fields in aiter's order. Strides are in elements; hdim, and the seqlen of lse and d, are
-// contiguous. b batch, sq seqlen_q, sk seqlen_k, hq nhead_q, hk nhead_k, d hdim_q.
+// contiguous. b batch, sq seqlen_q, sk seqlen_k, hq nhead_q, hk nhead_k, d hdim_q, dv hdim_v.
 struct mha_bwd_args {
   // aiter's routing: accepted and ignored, there is one route.
   bool use_asm_v3;
@@ -50,13 +50,13 @@ struct mha_bwd_args {
   // Read.
   const void* q_ptr;     // [b, sq, hq, d]
   const void* k_ptr;     // [b, sk, hk, d]
-  const void* v_ptr;     // [b, sk, hk, d]
+  const void* v_ptr;     // [b, sk, hk, dv]
   const void* bias_ptr;  // null
-  const void* o_ptr;     // [b, sq, hq, d]
+  const void* o_ptr;     // [b, sq, hq, dv]
   // fp32 [b, hq, sq], natural log. Must include the sink when gradients of sink attention are
   // wanted: log(exp(sink) + sum_j exp(S_ij)).
   const void* lse_ptr;
-  const void* do_ptr;  // [b, sq, hq, d]
+  const void* do_ptr;  // [b, sq, hq, dv]
 
   // Written. No two elements of the outputs may share an address, nor an output an input's;
   // interleaved views of one buffer are fine.

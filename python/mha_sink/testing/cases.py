@@ -9,7 +9,7 @@ from typing import Any
 
 from mha_sink.reference import Mask
 
-GROUPS = ("smoke", "irregular", "gqa", "mqa", "window", "corner")
+GROUPS = ("smoke", "irregular", "gqa", "mqa", "window", "hdim", "corner")
 
 # Distance of a head's sink from its mean sink-free lse. A zero sink, or one that dominates
 # everywhere, hides a dropped or doubled sink; heads take these in turn.
@@ -21,6 +21,7 @@ class Case:
     """One shape of dense attention.
 
     Attributes:
+        hdim_v: head dim of v, out and dout; None: that of q and k.
         window: (left, right) inclusive, -1 unbounded; `causal` sets right to 0.
         sink_offsets: each head's sink is its mean sink-free lse plus one of these, in turn over
             batch and heads; empty: no sink.
@@ -37,6 +38,7 @@ class Case:
     window: tuple[int, int] = (-1, -1)
     sink_offsets: tuple[float, ...] = SINK_OFFSETS
     dtype: str = "bfloat16"
+    hdim_v: int | None = None
     group: str = "smoke"
 
     @property
@@ -95,6 +97,17 @@ CASES: tuple[Case, ...] = (
         # Wider than the keys, and still a mask: the first rows may not see the last keys.
         ("right-beyond-keys", (1, 203, 33, 2, 2, 64), {"window": (-1, 40)}),
         ("left-and-empty-rows", (1, 203, 65, 2, 2, 128), {"causal": True, "window": (16, 0)}),
+    ]),
+    # Each native tile, and head dims between them, which the kernel pads.
+    *_named("hdim", [
+        *((f"d{hdim}", (1, 113, 203, 4, 2, hdim), {"causal": True})
+          for hdim in (8, 32, 40, 72, 96, 120, 136, 160, 176, 192, 224, 256)),
+        *((f"d{hdim}-fp16", (1, 65, 129, 2, 2, hdim), {"dtype": "float16"})
+          for hdim in (32, 96, 160, 192, 256)),
+        ("d192-v128", (1, 113, 203, 4, 2, 192), {"causal": True, "hdim_v": 128}),
+        ("d192-v128-fp16", (1, 65, 129, 2, 2, 192), {"dtype": "float16", "hdim_v": 128}),
+        ("d64-v128", (1, 113, 203, 2, 2, 64), {"hdim_v": 128}),
+        ("d72-v24", (1, 65, 300, 2, 1, 72), {"causal": True, "hdim_v": 24}),
     ]),
     *_named("corner", [
         ("q1-k1", (2, 1, 1, 5, 5, 64), {}),

@@ -98,14 +98,14 @@ def make_inputs(case: Case, seed: int = 0) -> Inputs:
     generator = torch.Generator().manual_seed(seed)
     dtype = getattr(torch, case.dtype)
 
-    def normal(seqlen: int, nhead: int) -> Tensor:
-        x = torch.randn(case.batch, seqlen, nhead, case.hdim, generator=generator)
-        return x.to(dtype)
+    def normal(seqlen: int, nhead: int, hdim: int) -> Tensor:
+        return torch.randn(case.batch, seqlen, nhead, hdim, generator=generator).to(dtype)
 
-    q = normal(case.seqlen_q, case.nhead_q)
-    k = normal(case.seqlen_k, case.nhead_k)
-    v = normal(case.seqlen_k, case.nhead_k)
-    dout = normal(case.seqlen_q, case.nhead_q)
+    hdim_v = case.hdim if case.hdim_v is None else case.hdim_v
+    q = normal(case.seqlen_q, case.nhead_q, case.hdim)
+    k = normal(case.seqlen_k, case.nhead_k, case.hdim)
+    v = normal(case.seqlen_k, case.nhead_k, hdim_v)
+    dout = normal(case.seqlen_q, case.nhead_q, hdim_v)
     sink = None
     if case.sink_offsets:
         sink = spread_sinks(reference.definition(q, k, v, **case.mask).lse, case.sink_offsets)
