@@ -37,9 +37,11 @@ MHA_SINK_DEVICE void buffer_store_16_bytes(Buffer buffer, uint32_t byte_offset, 
   __builtin_amdgcn_raw_buffer_store_b128(value, buffer, byte_offset, 0, 0);
 }
 
-// global_atomic_add_f32 without return, device scope.
-MHA_SINK_DEVICE void atomic_add(float* address, float value) {
-  __builtin_amdgcn_global_atomic_fadd_f32((__attribute__((address_space(1))) float*)address, value);
+// global_atomic_add_f32 without return, device scope, at a scalar base plus a 32-bit lane offset.
+MHA_SINK_DEVICE void atomic_add(float* base, uint32_t byte_offset, float value) {
+  using GlobalFloat = __attribute__((address_space(1))) float;
+  char* address = reinterpret_cast<char*>(base) + byte_offset;
+  __builtin_amdgcn_global_atomic_fadd_f32((GlobalFloat*)address, value);
 }
 
 }  // namespace mha_sink::arch

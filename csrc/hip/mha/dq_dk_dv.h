@@ -275,16 +275,20 @@ struct DqDkDv {
       }
       const f32x16 dq = product.ready();
       const int column = db * 32 + lane % 32;
+      // A scalar base that moves by 8 rows and 4 lane offsets: 16 multiples of hdim_q would stay in
+      // scalar registers.
+      float* rows_of = p.dq_acc + (row_index(at) + qb * 32) * p.hdim_q;
       if (column < p.hdim_q) {
-        // Scalar row bases and 4 lane offsets, or 16 multiples of hdim_q would stay in registers.
+        uint32_t lane_offset[4];
 #pragma unroll
-        for (int r = 0; r < 16; r += 4) {
-          float* rows_of = p.dq_acc + (row_index(at) + qb * 32 + 2 * r) * p.hdim_q;
+        for (int i = 0; i < 4; ++i) {
+          lane_offset[i] = ((4 * (lane / 32) + i) * p.hdim_q + column) * 4;
+          opaque(lane_offset[i]);  // stays 32 bits wide: hoisted, it would become an address
+        }
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const uint32_t lane_offset = (4 * (lane / 32) + i) * p.hdim_q + column;
-            atomic_add(rows_of + lane_offset, dq[r + i]);
-          }
+        for (int r = 0; r < 16; ++r) {
+          atomic_add(rows_of, lane_offset[r % 4], dq[r]);
+          if (r % 4 == 3) rows_of += 8 * p.hdim_q;
         }
       }
     }
