@@ -7,6 +7,7 @@
 # environment), hipcc of ROCm >= 7, clang++ >= 20, the ziglang wheel (it carries clang and lld).
 # `cmake -P cmake/HipCompiler.cmake` only looks: setup.py asks that way whether ziglang is needed.
 
+get_filename_component(MHA_SINK_ROOT ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 set(MHA_SINK_HIP_ARCH gfx950)
 set(MHA_SINK_ZIGLANG_VERSION 0.17.1)
 
@@ -34,6 +35,16 @@ macro(_mha_sink_find_program out)
   find_program(${out} ${ARGN} NO_CACHE NO_CMAKE_SYSTEM_PATH)
 endmacro()
 
+# All that follows the compiler in the command that makes one code object. The driver ignores -MD
+# for a linked device image; cc1 does not.
+function(_mha_sink_arguments out object source)
+  set(${out}
+      ${MHA_SINK_HIP_FLAGS} ${ARGN} -ffile-prefix-map=${MHA_SINK_ROOT}=.
+      -Xclang -dependency-file -Xclang ${object}.d -Xclang -MT -Xclang ${object}
+      -o ${object} ${source}
+      PARENT_SCOPE)
+endfunction()
+
 # The probe needs what the kernels need: the arch, its newest MFMA, the C++ headers, and lld.
 function(_mha_sink_probe command_list scratch error_out)
   file(MAKE_DIRECTORY ${scratch})
@@ -48,8 +59,9 @@ extern "C" __attribute__((global, amdgpu_flat_work_group_size(64, 64))) void pro
   d[lane] = __builtin_amdgcn_mfma_f32_16x16x32_bf16(a[lane], a[lane], d[lane], 0, 0, 0);
 }
 ]])
-  _mha_sink_run(output ${command_list} ${MHA_SINK_HIP_FLAGS}
-                -o ${scratch}/probe.co ${scratch}/probe.hip)
+  file(REMOVE ${scratch}/probe.co)
+  _mha_sink_arguments(arguments ${scratch}/probe.co ${scratch}/probe.hip -I${scratch})
+  _mha_sink_run(output ${command_list} ${arguments})
   if(output_OK AND EXISTS ${scratch}/probe.co)
     set(${error_out} "" PARENT_SCOPE)
   else()
@@ -89,8 +101,8 @@ function(_mha_sink_judge path scratch result)
       endif()
       _mha_sink_zig_command(${path} ${scratch} command)
       _mha_sink_run(text ${command} --version)
-      string(REGEX MATCH "clang version [0-9.]+" text "${text}")
-      set(version "zig ${version}, ${text}")
+      string(REGEX MATCH "clang version ([0-9.]+)" text "${text}")
+      set(version "zig ${version}, clang ${CMAKE_MATCH_1}")
     endif()
   else()
     _mha_sink_run(text ${path} --version)
@@ -98,8 +110,12 @@ function(_mha_sink_judge path scratch result)
       set(why "does not run: ${text}")
     elseif(text MATCHES "HIP version: *([0-9]+)([0-9.]*)")
       set(version "HIP ${CMAKE_MATCH_1}${CMAKE_MATCH_2}")
-      if(CMAKE_MATCH_1 LESS 7)
-        set(why "is ROCm ${CMAKE_MATCH_1}, needs >= 7")
+      set(release ${CMAKE_MATCH_1})
+      if(text MATCHES "clang version ([0-9.]+)")
+        string(APPEND version ", clang ${CMAKE_MATCH_1}")
+      endif()
+      if(release LESS 7)
+        set(why "is ROCm ${release}, needs >= 7")
       else()
         set(command ${path})
       endif()
@@ -244,20 +260,17 @@ function(mha_sink_find_hip_compiler)
 endfunction()
 
 # One .hip file to one code object. Make and Ninja both read the dependency file, so an edited
-# header rebuilds what includes it. The driver ignores -MD for a linked device image; cc1 does not.
+# header rebuilds what includes it.
 function(mha_sink_add_code_object)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "OUTPUT;SOURCE" "INCLUDES;OPTIONS")
   list(TRANSFORM arg_INCLUDES PREPEND -I)
   get_filename_component(name ${arg_SOURCE} NAME)
-  set(depfile ${arg_OUTPUT}.d)
+  _mha_sink_arguments(arguments ${arg_OUTPUT} ${arg_SOURCE} ${arg_OPTIONS} ${arg_INCLUDES})
   add_custom_command(
     OUTPUT ${arg_OUTPUT}
-    COMMAND ${MHA_SINK_HIP_COMMAND} ${MHA_SINK_HIP_FLAGS} ${arg_OPTIONS} ${arg_INCLUDES}
-            -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.
-            -Xclang -dependency-file -Xclang ${depfile} -Xclang -MT -Xclang ${arg_OUTPUT}
-            -o ${arg_OUTPUT} ${arg_SOURCE}
+    COMMAND ${MHA_SINK_HIP_COMMAND} ${arguments}
     DEPENDS ${arg_SOURCE}
-    DEPFILE ${depfile}
+    DEPFILE ${arg_OUTPUT}.d
     COMMENT "Compiling ${name} for ${MHA_SINK_HIP_ARCH}"
     VERBATIM)
 endfunction()

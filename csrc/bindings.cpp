@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "bindings_device.h"
 #include "bindings_emulator.h"
 #include "host/build_info.h"
 #include "host/checks.h"
+#include "host/device_name.h"
 #include "host/run_mha_bwd.h"
 #include "host/workspace.h"
 #include "mha_sink/error.h"
@@ -34,7 +36,8 @@ float mha_bwd_binding(const MhaBwdCall& call, const py::object& workspace_alloc,
   const stream_config config{.stream_id_ = reinterpret_cast<void*>(stream),
                              .time_kernel_ = timed,
                              .cold_niters_ = 0,
-                             .nrepeat_ = 1};
+                             .nrepeat_ = 1,
+                             .device_ = &device_named(call.q->device)};
   const WorkspaceAlloc alloc = [&](size_t bytes, bool zero_init) {
     return call_workspace_alloc(workspace_alloc, bytes, zero_init);
   };
@@ -118,6 +121,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("mha_bwd_workspace_bytes", &workspace_bytes, py::arg("batch"), py::arg("seqlen_q"),
              py::arg("seqlen_k"), py::arg("nhead_q"), py::arg("nhead_k"), py::arg("hdim"));
   module.def("build_info", &build_info_dict);
+  bind_device(module);
   bind_emulator(module, error);
 }
 

@@ -41,10 +41,13 @@ def llvm_listing(elf: bytes, folder: Path) -> dict[int, str]:
     listing = {}
     for line in LINE.finditer(text):
         instruction = line["text"]
-        if line["target"]:
+        mnemonic, _, label = instruction.partition(" ")
+        if label in symbols:  # a branch in a code object that kept its local labels
+            instruction = f"{mnemonic} {symbols[label]}"
+        elif line["target"]:
             symbol, _, offset = line["target"].partition("+")
             target = symbols[symbol] + int(offset or "0", 16)
-            instruction = f"{instruction.split()[0]} {target}"
+            instruction = f"{mnemonic} {target}"
         listing[int(line["address"], 16) - begin] = normalize(instruction)
     return listing
 

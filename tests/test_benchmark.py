@@ -19,7 +19,7 @@ PROGRAM = BUILD / "benchmark_mha_bwd"
 FAKE_HIP = BUILD / "tests" / "fake_hip"
 S_NOP = 0xBF800000
 
-OK, INVALID_RESULT, BAD_ARGUMENTS, NOT_SUPPORTED = range(4)
+OK, INVALID_RESULT, BAD_ARGUMENTS, NOT_SUPPORTED, CANNOT_RUN = range(5)
 
 SMALL = ["-b=1", "-h=4", "-h_k=2", "-s=67", "-s_k=130", "-d=64", "-device=emulated"]
 SINK = ["-sink=1", "-d_sink=1"]
@@ -101,6 +101,12 @@ def test_rocm_without_a_gpu_is_not_supported(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
     done = run(*SMALL, "-device=rocm", expect=NOT_SUPPORTED)
     assert "no ROCm device" in done.stderr
+
+
+def test_tensors_past_the_address_space_cannot_run() -> None:
+    sizes = ["-b=65535", "-h=65535", "-h_k=1", "-s=500000000", "-s_k=1", "-v=0"]
+    done = run(*SMALL, *sizes, expect=CANNOT_RUN)
+    assert done.stderr == "benchmark_mha_bwd: out of memory\n"
 
 
 def test_help_names_every_option_and_exit_code() -> None:

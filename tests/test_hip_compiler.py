@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import hip_compilers
+
 SCRIPT = Path(__file__).parent.parent / "cmake" / "HipCompiler.cmake"
 
 # Answers --version, then "compiles" by creating the file after -o, or refuses to.
-STAND_IN = """#!/bin/sh
+STAND_IN = """
 if [ "$1" = --version ]; then echo "{version}"; exit 0; fi
 if [ -n "{refusal}" ]; then echo "error: {refusal}"; exit 1; fi
 while [ $# -gt 1 ]; do
@@ -36,19 +38,12 @@ class Machine:
         return self.add_script(name, STAND_IN.format(version=version, refusal=refusal), folder)
 
     def add_script(self, name: str, text: str, folder: str = "bin") -> Path:
-        path = self.folder / folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
-        return path
+        return hip_compilers.write_script(self.folder / folder / name, text)
 
     def find(self, *arguments: str, **environment: str) -> tuple[bool, str]:
         """(found, everything that CMake printed, on one line)."""
-        beside_python = Path(sys.executable).parent / "cmake"
-        cmake = str(beside_python) if beside_python.exists() else shutil.which("cmake")
-        assert cmake is not None
         done = subprocess.run(
-            [cmake, *arguments, "-P", str(SCRIPT)],
+            [hip_compilers.cmake(), *arguments, "-P", str(SCRIPT)],
             cwd=self.folder,
             env={"PATH": str(self.bin), **environment},
             capture_output=True,
@@ -65,6 +60,15 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+@pytest.fixture
+def clang(machine: Machine) -> str:
+    """The command line of a clang that compiles for gfx950."""
+    try:
+        return hip_compilers.any_clang(machine.folder / "clang")
+    except hip_compilers.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
 def test_hipcc_comes_first(machine: Machine) -> None:
     hipcc = machine.add("hipcc", "HIP version: 7.0.51831-7c9236b16")
     machine.add("clang++", "clang version 22.1.8")
@@ -73,12 +77,85 @@ def test_hipcc_comes_first(machine: Machine) -> None:
     assert f"HIP compiler: {hipcc} (HIP 7.0.51831): hipcc is preferred" in text
 
 
+# What hipcc --version prints after its first line is its clang's.
+HIPCC_VERSION = """HIP version: {hip}
+AMD clang version {clang} (https://github.com/RadeonOpenCompute/llvm-project roc-{release} 25314)
+Target: x86_64-unknown-linux-gnu
+Thread model: posix
+InstalledDir: /opt/rocm-{release}/lib/llvm/bin
+Configuration file: /opt/rocm-{release}/lib/llvm/bin/clang++.cfg"""
+
+
+@pytest.mark.parametrize(
+    ("release", "hip", "clang", "described"),
+    [
+        ("7.0.0", "7.0.51831-a3e329ad8", "20.0.0git", "HIP 7.0.51831, clang 20.0.0"),
+        ("10.0.0", "10.0.60123-0", "23.0.0git", "HIP 10.0.60123, clang 23.0.0"),
+    ],
+)
+def test_both_versions_of_hipcc_are_told(
+    machine: Machine, release: str, hip: str, clang: str, described: str
+) -> None:
+    machine.add("hipcc", HIPCC_VERSION.format(release=release, hip=hip, clang=clang))
+    found, text = machine.find()
+    assert found
+    assert f"hipcc ({described}): hipcc is preferred" in text
+
+
 def test_old_hipcc_gives_way_to_clang(machine: Machine) -> None:
-    hipcc = machine.add("hipcc", "HIP version: 6.4.1")
+    version = HIPCC_VERSION.format(release="6.4.1", hip="6.4.43483-a187df25c", clang="19.0.0git")
+    hipcc = machine.add("hipcc", version)
     clang = machine.add("clang++-20", "Debian clang version 20.1.0")
     found, text = machine.find()
     assert found
     assert f"HIP compiler: {clang} (clang 20.1.0): {hipcc} is ROCm 6, needs >= 7" in text
+
+
+def test_hipcc_takes_the_exact_command(machine: Machine, clang: str) -> None:
+    hipcc = hip_compilers.write_hipcc(machine.bin, clang)
+    found, text = machine.find()
+    assert found
+    assert f"HIP compiler: {hipcc} (HIP 7.0.51831, clang 2" in text
+    assert "hipcc is preferred" in text
+    assert (machine.folder / "hip_compiler" / "probe.co").read_bytes()[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("option", ["-target", "-femit-bin=x", "-B/folder", "--zig-lib-dir"])
+def test_the_hipcc_of_these_tests_refuses_what_is_not_documented(
+    machine: Machine, clang: str, option: str
+) -> None:
+    hipcc = hip_compilers.write_hipcc(machine.bin, clang)
+    done = subprocess.run(
+        [hipcc, "-x", "hip", option, "-o", "out.co", "in.hip"],
+        cwd=machine.folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"unknown argument: '{option}'" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["-fuse-cuid", "-ffile-prefix-map", "-nogpuinc"])
+def test_the_clang_of_a_hipcc_that_refuses_an_option_compiles(
+    machine: Machine, clang: str, option: str
+) -> None:
+    hip_compilers.write_hipcc(machine.bin, clang, HIPCC_REFUSES=option)
+    inner = machine.add_script("clang++", f'exec {clang} "$@"\n', folder="llvm")
+    machine.add_script("hipconfig", f'[ "$1" = --hipclangpath ] && printf %s {inner.parent}\n')
+    found, text = machine.find()
+    assert found
+    assert f"HIP compiler: {inner} (HIP 7.0.51831, clang 2" in text
+    assert "its clang++ is called directly, because hipcc cannot compile" in text
+    assert f"unknown argument: '{option}" in text
+    assert (machine.folder / "hip_compiler" / "probe.co").exists()
+
+
+def test_a_hipcc_without_a_usable_clang_gives_way(machine: Machine) -> None:
+    hipcc = machine.add("hipcc", "HIP version: 7.1.0", refusal="unknown argument -fuse-cuid")
+    inner = machine.add("clang++", "clang version 20.0.0", refusal="no lld", folder="llvm")
+    machine.add_script("hipconfig", f"echo {inner.parent}\n")
+    other = machine.add("clang++-21", "clang version 21.1.0")
+    found, text = machine.find()
+    assert found
+    assert f"HIP compiler: {other} (clang 21.1.0): {hipcc} cannot compile for gfx950" in text
 
 
 def test_old_clang_gives_way_to_a_newer_one(machine: Machine) -> None:
@@ -93,7 +170,7 @@ def test_old_clang_gives_way_to_a_newer_one(machine: Machine) -> None:
 def test_a_hipcc_that_refuses_the_flags_is_bypassed(machine: Machine) -> None:
     machine.add("hipcc", "HIP version: 7.1.0", refusal="unknown argument -fuse-cuid")
     inner = machine.add("clang++", "clang version 20.0.0", folder="llvm")
-    machine.add_script("hipconfig", f"#!/bin/sh\necho {inner.parent}\n")
+    machine.add_script("hipconfig", f"echo {inner.parent}\n")
     found, text = machine.find()
     assert found
     assert f"HIP compiler: {inner} (HIP 7.1.0)" in text

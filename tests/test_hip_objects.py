@@ -31,14 +31,14 @@ REGISTERS, LEFT_FREE = 512, 16  # a lane's; for what yet another compiler versio
 def compiler_path(name: str, folder: Path) -> str:
     """What MHA_SINK_HIP_COMPILER is to be; skips where there is none."""
     try:
-        if name == "hipcc":
-            clang = hip_compilers.any_clang(folder / "clang")
-            return str(hip_compilers.write_hipcc(folder / "bin", clang))
         if name in hip_compilers.WHEELS:
             return str(hip_compilers.zig_of_wheel(hip_compilers.WHEELS[name]))
-        if name in hip_compilers.INSTALLED and shutil.which(name) is None:
+        path = "zig clang" if name == "ziglang" else shutil.which(name)
+        if path is None:
             raise Unavailable(f"no {name} is installed")
-        hip_compilers.command_of(name, folder / "probe")
+        if path == _C.build_info()["hip_compiler"]:
+            raise Unavailable(f"{name} built the library: all other tests run its kernels")
+        hip_compilers.command_of(name, folder)
     except Unavailable as reason:
         pytest.skip(str(reason))
     return name
@@ -71,21 +71,25 @@ def clang_versions(elf: bytes) -> set[str]:
     return set(re.findall(r"clang version ([0-9.]+)", text))
 
 
-def check_rules(path: Path) -> None:
+def check_rules(name: str, elf: bytes) -> None:
     """No scratch, no spills, registers left, no accumulator moves in the hottest loop."""
-    code = _C.EmulatedObject(path.read_bytes(), path.name)
+    code = _C.EmulatedObject(elf, name)
     (kernel,) = code.kernels
-    assert kernel["name"] == path.stem
+    assert kernel["name"] == name
     assert kernel["scratch_bytes"] == kernel["vgpr_spills"] == 0, kernel
-    assert "v_writelane" not in code.disassemble(path.stem), f"{path.stem} spills scalar registers"
+    assert "v_writelane" not in code.disassemble(name), f"{name} spills scalar registers"
     assert kernel["vgpr"] <= REGISTERS - LEFT_FREE, kernel
     assert kernel["accvgpr_per_mfma"] == 0, kernel
+
+
+@pytest.mark.parametrize("name", [kernel["name"] for kernel in _C.kernels()])
+def test_embedded(name: str) -> None:
+    check_rules(name, _C.kernel_binary(name))
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "hipcc",
         "ziglang",
         *hip_compilers.INSTALLED,
         "LLVM 20",
@@ -93,13 +97,13 @@ def check_rules(path: Path) -> None:
     ],
 )
 def test_kernels_of(name: str, tmp_path: Path) -> None:
-    compiler = compiler_path(name, tmp_path)
+    compiler = compiler_path(name, tmp_path / "compiler")
     folder = tmp_path / "build"
     build(compiler, folder)
     objects = sorted((folder / "kernels").glob("*.co"))
     assert {path.stem for path in objects} == {kernel["name"] for kernel in _C.kernels()}
     for path in objects:
-        check_rules(path)
+        check_rules(path.stem, path.read_bytes())
 
     gate = Path(__file__).parent / "hip_objects" / "gate.py"
     done = subprocess.run(
@@ -118,7 +122,7 @@ def test_kernels_of(name: str, tmp_path: Path) -> None:
 
 
 def test_hipcc_makes_the_objects_of_its_clang(tmp_path: Path) -> None:
-    """The options that hipcc adds change nothing."""
+    """The options that hipcc adds change nothing, and the build says that it was hipcc."""
     clang = hip_compilers.any_clang(tmp_path / "clang")
     hipcc = hip_compilers.write_hipcc(tmp_path / "bin", clang)
     direct = hip_compilers.write_script(tmp_path / "bin" / "clang++", f'exec {clang} "$@"\n')
@@ -131,3 +135,6 @@ def test_hipcc_makes_the_objects_of_its_clang(tmp_path: Path) -> None:
             for compiler in (hipcc, direct)
         )
         assert by_hipcc == by_clang
+    described = (tmp_path / "hipcc" / "build_info.cpp").read_text()
+    assert str(hipcc) in described
+    assert re.search(r"HIP 7\.0\.51831, clang 2\d", described)

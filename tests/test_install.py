@@ -78,3 +78,13 @@ def test_another_minor_version_is_refused(prefix: Path, tmp_path: Path) -> None:
     )
     text = cmake("-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     assert "found: 0, seen: 0.1." in text
+
+
+def test_the_benchmark_is_installed(build_tree: Path, tmp_path: Path) -> None:
+    if not (build_tree / "benchmark_mha_bwd").exists():
+        pytest.skip("the build tree holds no benchmark_mha_bwd")
+    cmake("--install", build_tree, "--prefix", tmp_path, "--component", "benchmark")
+    program = tmp_path / "bin" / "benchmark_mha_bwd"
+    done = subprocess.run([program, "-help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("benchmark_mha_bwd: ")

@@ -3,8 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "emulator/code_object.h"
@@ -36,7 +38,7 @@ std::vector<std::shared_ptr<Profiles>> sessions;
 const int fork_handlers_registered =
     pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
 
-std::shared_ptr<const LoadedKernel> load(const KernelBinary& binary) {
+std::shared_ptr<const LoadedKernel> loaded_kernel(const KernelBinary& binary) {
   if (fork_handlers_registered != 0) throw Error("pthread_atfork failed: out of memory");
   const std::lock_guard lock(mutex);
   std::shared_ptr<const LoadedKernel>& loaded = loaded_kernels[binary.name];
@@ -51,7 +53,7 @@ bool profiling() {
   return !sessions.empty();
 }
 
-void record(const emulator::Kernel& kernel, const emulator::Profile& profile) {
+void add_to_sessions(const emulator::Kernel& kernel, const emulator::Profile& profile) {
   KernelProfile launch;
   launch.launches = 1;
   launch.wave_instructions = profile.wave_instructions;
@@ -71,15 +73,25 @@ void record(const emulator::Kernel& kernel, const emulator::Profile& profile) {
   }
 }
 
+using Clock = std::chrono::steady_clock;
+
 class EmulatedDevice final : public Device {
  public:
-  std::string_view name() const override { return "emulated gfx950"; }
+  std::string name() const override { return "emulated gfx950"; }
+
+  void load(const KernelBinary& binary, Stream) override {
+    try {
+      loaded_kernel(binary);
+    } catch (const std::exception& error) {
+      fail(binary, error);
+    }
+  }
 
   void launch(const KernelBinary& binary, const LaunchDims& dims,
               std::span<const std::byte> arguments, std::span<const BufferRange> buffers,
               Stream) override {
     try {
-      const std::shared_ptr<const LoadedKernel> loaded = load(binary);
+      const std::shared_ptr<const LoadedKernel> loaded = loaded_kernel(binary);
       std::vector<emulator::MemoryRange> memory;
       for (const BufferRange& buffer : buffers) {
         if (buffer.bytes == 0) continue;
@@ -100,10 +112,9 @@ class EmulatedDevice final : public Device {
       const bool profiled = profiling();
       if (profiled) spec.profile = &profile;
       emulator::launch(loaded->object, loaded->kernel, spec);
-      if (profiled) record(loaded->kernel, profile);
+      if (profiled) add_to_sessions(loaded->kernel, profile);
     } catch (const std::exception& error) {
-      throw Error("kernel " + std::string(binary.name) + " failed on the " + std::string(name()) +
-                  ": " + error.what());
+      fail(binary, error);
     }
   }
 
@@ -117,6 +128,31 @@ class EmulatedDevice final : public Device {
 
   // Launches return when they have run.
   void synchronize(Stream) override {}
+
+  void copy(void* to, const void* from, size_t bytes, Stream) override {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  }
+
+  void* allocate(size_t bytes) override { return ::operator new(bytes, kAlignment); }
+  void free(void* data) override { ::operator delete(data, kAlignment); }
+
+  Event record(Stream) override { return std::make_shared<Clock::time_point>(Clock::now()); }
+
+  float milliseconds(const Event& begin, const Event& end) override {
+    const auto time = [](const Event& event) {
+      return *static_cast<Clock::time_point*>(event.get());
+    };
+    return std::chrono::duration<float, std::milli>(time(end) - time(begin)).count();
+  }
+
+ private:
+  // What hipMalloc gives at least.
+  static constexpr std::align_val_t kAlignment{256};
+
+  [[noreturn]] void fail(const KernelBinary& binary, const std::exception& error) const {
+    throw Error("kernel " + std::string(binary.name) + " failed on the " + name() + ": " +
+                error.what());
+  }
 };
 
 }  // namespace

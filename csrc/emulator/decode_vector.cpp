@@ -17,12 +17,58 @@ Operand implied_vcc(OperandType type) {
   return operand;
 }
 
-// Src0 of the 32-bit vector formats: an operand, or the register that a DPP word names.
+Sdwa::Part sdwa_part(Encoding& encoding, unsigned field) {
+  if (field > static_cast<unsigned>(Sdwa::Part::dword)) encoding.fail("unknown SDWA select 7");
+  return static_cast<Sdwa::Part>(field);
+}
+
+// The second word of the SDWA forms; returns src0.
+Operand decode_sdwa(Encoding& encoding, const OpcodeRow& row, Instruction& instruction) {
+  for (OperandType type : {row.destination, row.source[0], row.source[1]}) {
+    if (dwords(type) > 1 && type != OperandType::mask) {
+      encoding.fail(std::string(row.name) + " has 64-bit operands and no SDWA form");
+    }
+  }
+  encoding.set_words(2);
+  Sdwa& sdwa = instruction.sdwa;
+  sdwa.used = true;
+  if (row.format == Format::vopc) {
+    if (encoding.bit(47)) {
+      instruction.dst = scalar_register(encoding, encoding.bits(46, 40), row.destination);
+    }
+  } else {
+    sdwa.dst = sdwa_part(encoding, encoding.bits(42, 40));
+    unsigned rest = encoding.bits(44, 43);
+    if (rest > static_cast<unsigned>(Sdwa::Rest::keep)) encoding.fail("unknown SDWA dst_unused 3");
+    sdwa.rest = static_cast<Sdwa::Rest>(rest);
+    instruction.clamp = encoding.bit(45);
+    instruction.omod = static_cast<uint8_t>(encoding.bits(47, 46));
+  }
+  for (unsigned i = 0; i < 2; ++i) {
+    unsigned low = 48 + 8 * i;
+    sdwa.src[i] = sdwa_part(encoding, encoding.bits(low + 2, low));
+    sdwa.sext |= static_cast<uint8_t>(encoding.bits(low + 3, low + 3) << i);
+    instruction.neg |= static_cast<uint8_t>(encoding.bits(low + 4, low + 4) << i);
+    instruction.abs |= static_cast<uint8_t>(encoding.bits(low + 5, low + 5) << i);
+  }
+  unsigned field = encoding.bits(39, 32);
+  if (!encoding.bit(55)) return vector_register(field, row.source[0]);
+  if (field == kLiteral) encoding.fail("an SDWA instruction takes no literal");
+  return source_operand(encoding, field, row.source[0]);
+}
+
+// Src1 of VOP2 and VOPC: a vector register, or in SDWA forms a scalar operand.
+Operand second_source(Encoding& encoding, const OpcodeRow& row, const Instruction& instruction) {
+  unsigned field = encoding.bits(16, 9);
+  if (!instruction.sdwa.used || !encoding.bit(63)) return vector_register(field, row.source[1]);
+  if (field == kLiteral) encoding.fail("an SDWA instruction takes no literal");
+  return source_operand(encoding, field, row.source[1]);
+}
+
+// Src0 of the 32-bit vector formats: an operand, or the one that a DPP or SDWA word names.
 Operand first_source(Encoding& encoding, const OpcodeRow& row, Instruction& instruction) {
   unsigned field = encoding.bits(8, 0);
-  if (field == kSdwa) {
-    encoding.fail(std::string(row.name) + " in its SDWA form is not supported");
-  }
+  if (field == kSdwa) return decode_sdwa(encoding, row, instruction);
   if (field != kDpp) return source_operand(encoding, field, row.source[0]);
   encoding.set_words(2);
   instruction.dpp = Dpp::dpp16;
@@ -54,7 +100,7 @@ Instruction decode_vop2(Encoding& encoding) {
   instruction.dst = vector_register(encoding.bits(24, 17), row.destination);
   if (row.carry_out) instruction.sdst = implied_vcc(OperandType::carry);
   instruction.src[0] = first_source(encoding, row, instruction);
-  Operand second = vector_register(encoding.bits(16, 9), row.source[1]);
+  Operand second = second_source(encoding, row, instruction);
   if (row.op == Op::v_fmamk_f32 || row.op == Op::v_fmaak_f32) {
     // Both compute src0 * src1 + src2; the literal is the multiplier of one, the addend of the
     // other.
@@ -74,7 +120,7 @@ Instruction decode_vopc(Encoding& encoding) {
   Instruction instruction = make_instruction(row, Format::vopc);
   instruction.dst = implied_vcc(row.destination);
   instruction.src[0] = first_source(encoding, row, instruction);
-  instruction.src[1] = vector_register(encoding.bits(16, 9), row.source[1]);
+  instruction.src[1] = second_source(encoding, row, instruction);
   return instruction;
 }
 
@@ -114,9 +160,9 @@ Instruction decode_vop3(Encoding& encoding) {
     instruction.simm = instruction.omod << 6 | instruction.abs << 3 | instruction.neg;
     instruction.omod = instruction.abs = instruction.neg = 0;
   } else if (row.op == Op::v_permlane16_swap_b32 || row.op == Op::v_permlane32_swap_b32) {
-    if (instruction.op_sel & 1) encoding.fail(std::string(row.name) + " with fi is not supported");
+    // op_sel:0 is fi (fetch inactive lanes) and stays where it is.
     instruction.bound_ctrl = (instruction.op_sel & 2) != 0;
-    instruction.op_sel = 0;
+    instruction.op_sel &= 1;
   }
   return instruction;
 }

@@ -65,7 +65,9 @@ std::vector<Instruction> decode_program(const Code& code) {
     if (is_branch(instruction.op)) {
       furthest_target = std::max(furthest_target, branch_offset(instruction, code));
     }
-    instruction.handler = handlers().handler[static_cast<size_t>(instruction.op)];
+    instruction.handler = instruction.sdwa.used
+                              ? handlers().sdwa
+                              : handlers().handler[static_cast<size_t>(instruction.op)];
     offset += instruction.bytes;
     program.push_back(instruction);
   }

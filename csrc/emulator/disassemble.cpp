@@ -177,9 +177,11 @@ void sopp_operands(Line& line, const Instruction& i) {
     case Op::s_waitcnt: {
       unsigned vmcnt = (immediate & 0xf) | (immediate >> 14 << 4);
       unsigned expcnt = immediate >> 4 & 7, lgkmcnt = immediate >> 8 & 0xf;
-      if (vmcnt != 63) line.modifier(format("vmcnt(%u)", vmcnt));
-      if (expcnt != 7) line.modifier(format("expcnt(%u)", expcnt));
-      if (lgkmcnt != 15) line.modifier(format("lgkmcnt(%u)", lgkmcnt));
+      // A counter at its maximum waits for nothing and is left out, unless all are.
+      const bool all = vmcnt == 63 && expcnt == 7 && lgkmcnt == 15;
+      if (all || vmcnt != 63) line.modifier(format("vmcnt(%u)", vmcnt));
+      if (all || expcnt != 7) line.modifier(format("expcnt(%u)", expcnt));
+      if (all || lgkmcnt != 15) line.modifier(format("lgkmcnt(%u)", lgkmcnt));
       return;
     }
     case Op::s_barrier:
@@ -234,8 +236,22 @@ void source_operands(Line& line, const Instruction& i, const OpcodeRow& row) {
                                : operand_text(i.src[s], row.source[s]);
     if (!packed && (i.abs >> s & 1)) text = "|" + text + "|";
     if (!packed && (i.neg >> s & 1)) text = "-" + text;
+    if (i.sdwa.sext >> s & 1) text = "sext(" + text + ")";
     line.operand(text);
   }
+}
+
+void sdwa_modifiers(Line& line, const Instruction& i, const OpcodeRow& row) {
+  static const char* const kParts[] = {"BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3",
+                                       "WORD_0", "WORD_1", "DWORD"};
+  static const char* const kRests[] = {"UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE"};
+  auto part = [](Sdwa::Part selected) { return kParts[static_cast<size_t>(selected)]; };
+  if (i.format != Format::vopc) {
+    line.modifier(format("dst_sel:%s", part(i.sdwa.dst)));
+    line.modifier(format("dst_unused:%s", kRests[static_cast<size_t>(i.sdwa.rest)]));
+  }
+  line.modifier(format("src0_sel:%s", part(i.sdwa.src[0])));
+  if (row.sources > 1) line.modifier(format("src1_sel:%s", part(i.sdwa.src[1])));
 }
 
 void vector_modifiers(Line& line, const Instruction& i, const OpcodeRow& row) {
@@ -248,6 +264,9 @@ void vector_modifiers(Line& line, const Instruction& i, const OpcodeRow& row) {
     }
     if (i.neg & all) line.modifier(bit_list("neg_lo", i.neg, row.sources));
     if (i.neg_hi & all) line.modifier(bit_list("neg_hi", i.neg_hi, row.sources));
+  } else if (i.op_sel && row.name.starts_with("v_permlane")) {
+    line.modifier_if(i.bound_ctrl, "bound_ctrl:1");
+    return line.modifier("fi:1");
   } else if (i.op_sel) {
     unsigned bits = (i.op_sel & ((1u << row.sources) - 1)) | (i.op_sel >> 3 << row.sources);
     line.modifier(bit_list("op_sel", bits, row.sources + 1));
@@ -258,6 +277,7 @@ void vector_modifiers(Line& line, const Instruction& i, const OpcodeRow& row) {
   line.modifier_if(i.clamp, "clamp");
   static const char* const kOutputModifiers[] = {"", "mul:2", "mul:4", "div:2"};
   line.modifier_if(i.omod != 0, kOutputModifiers[i.omod & 3]);
+  if (i.sdwa.used) sdwa_modifiers(line, i, row);
   if (i.cbsz) line.modifier(format("cbsz:%u", i.cbsz));
   if (i.abid) line.modifier(format("abid:%u", i.abid));
   if (i.blgp) line.modifier(format("blgp:%u", i.blgp));
@@ -332,7 +352,8 @@ std::string_view mnemonic(Op op) {
 std::string to_string(const Instruction& i) {
   if (i.op >= Op::count) return "unknown";
   const OpcodeRow& row = opcode_row(i.op);
-  Line line(std::string(row.name) + (i.dpp == Dpp::dpp16 ? "_dpp" : ""));
+  const char* suffix = i.sdwa.used ? "_sdwa" : i.dpp == Dpp::dpp16 ? "_dpp" : "";
+  Line line(std::string(row.name) + suffix);
   switch (i.format) {
     case Format::sopp:
       sopp_operands(line, i);

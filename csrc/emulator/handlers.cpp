@@ -37,6 +37,7 @@ SimdLevel chosen_level() {
   level::fill_valu_float64(table);        \
   level::fill_valu_integer(table);        \
   level::fill_valu_packed(table);         \
+  level::fill_valu_sdwa(table);           \
   level::fill_valu_transcendental(table); \
   level::fill_mfma(table);                \
   level::fill_lds(table);                 \
@@ -56,7 +57,7 @@ std::string_view to_string(SimdLevel level) {
 }
 
 bool supported(SimdLevel level) {
-#ifdef __x86_64__
+#ifdef MHA_SINK_X86_LEVELS
   if (level == SimdLevel::v3) return __builtin_cpu_supports("x86-64-v3");
   if (level == SimdLevel::v4) return __builtin_cpu_supports("x86-64-v4");
 #endif
@@ -71,7 +72,7 @@ HandlerTable handlers_for(SimdLevel level) {
   HandlerTable table;
   fill_salu(table);
   fill_smem(table);
-#ifdef __x86_64__
+#ifdef MHA_SINK_X86_LEVELS
   if (level == SimdLevel::v4) {
     MHA_SINK_FILL_FAMILIES(v4);
     return table;

@@ -59,6 +59,18 @@ struct Operand {
 
 enum class Dpp : uint8_t { none, dpp16 };
 
+// Sub-dword addressing of VOP1, VOP2 and VOPC: the part of each source that is read, extended to a
+// dword, and the part of the destination that is written.
+struct Sdwa {
+  enum class Part : uint8_t { byte0, byte1, byte2, byte3, word0, word1, dword };
+  enum class Rest : uint8_t { zero, sign, keep };  // what the destination's other bits become
+
+  bool used = false;
+  Part dst = Part::dword, src[2] = {Part::dword, Part::dword};
+  Rest rest = Rest::zero;
+  uint8_t sext = 0;  // bit i: source i is sign-extended
+};
+
 // Memory fields are meaningful for smem, ds, mubuf and flat only; VALU fields for vop* and mai.
 struct Instruction {
   Handler handler = nullptr;  // null: decoded, but this build cannot execute it
@@ -87,6 +99,7 @@ struct Instruction {
   uint16_t dpp_ctrl = 0;
   uint8_t row_mask = 0xf, bank_mask = 0xf;
   bool bound_ctrl = false;
+  Sdwa sdwa;
 
   int32_t offset = 0;  // bytes; ds read2/write2: offset0 | offset1 << 8, unscaled
   bool offen = false, idxen = false, lds = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <sstream>
+#include <tuple>
 
 namespace mha_sink::emulator {
 namespace {
@@ -23,9 +24,10 @@ MemoryMap::MemoryMap(std::span<const MemoryRange> ranges) {
     ranges_.back().bytes =
         std::min<size_t>(range.bytes, std::numeric_limits<uintptr_t>::max() - range.begin);
   }
-  std::stable_sort(
-      ranges_.begin(), ranges_.end(),
-      [](const MemoryRange& left, const MemoryRange& right) { return left.begin < right.begin; });
+  std::sort(ranges_.begin(), ranges_.end(), [](const MemoryRange& left, const MemoryRange& right) {
+    return std::tie(left.begin, left.bytes, left.name) <
+           std::tie(right.begin, right.bytes, right.name);
+  });
   // Touching ranges merge too: an access may straddle two views of one allocation.
   const auto append = [](std::vector<Interval>& intervals, const MemoryRange& range) {
     const uintptr_t end = range.begin + range.bytes;

@@ -1,6 +1,8 @@
 #include "emulator/message_pack.h"
 
+#include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "emulator/error.h"
 
@@ -131,7 +133,9 @@ class Reader {
     MessagePackValue result = of(Kind::map);
     for (uint64_t i = 0; i < count; ++i) {
       MessagePackValue key = value(depth + 1), item = value(depth + 1);
-      if (key.kind == Kind::text) result.map.emplace_back(std::move(key.text), std::move(item));
+      if (key.kind != Kind::text) continue;
+      result.keys.push_back(std::move(key.text));
+      result.array.push_back(std::move(item));
     }
     return result;
   }
@@ -143,10 +147,8 @@ class Reader {
 }  // namespace
 
 const MessagePackValue* MessagePackValue::find(std::string_view key) const {
-  for (const auto& [name, value] : map) {
-    if (name == key) return &value;
-  }
-  return nullptr;
+  const auto found = std::find(keys.begin(), keys.end(), key);
+  return found == keys.end() ? nullptr : &array[static_cast<size_t>(found - keys.begin())];
 }
 
 MessagePackValue read_message_pack(std::span<const uint8_t> bytes) {

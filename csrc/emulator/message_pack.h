@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace mha_sink::emulator {
@@ -16,8 +15,8 @@ struct MessagePackValue {
   int64_t integer = 0;  // also a boolean
   double real = 0;
   std::string text;  // also binary data
-  std::vector<MessagePackValue> array;
-  std::vector<std::pair<std::string, MessagePackValue>> map;  // keys other than text are dropped
+  std::vector<MessagePackValue> array;  // of a map, its values
+  std::vector<std::string> keys;        // of a map, one a value; keys other than text are dropped
 
   const MessagePackValue* find(std::string_view key) const;  // null: no map or no such key
 };

@@ -87,6 +87,7 @@ class Wave {
 // Handlers of every instruction family, by Op. A family fills its own entries.
 struct HandlerTable {
   Handler handler[static_cast<size_t>(Op::count)] = {};
+  Handler sdwa = nullptr;  // of every instruction in its SDWA form: it calls the plain handler
   Handler& operator[](Op op) { return handler[static_cast<size_t>(op)]; }
 };
 

@@ -75,8 +75,10 @@ class Search {
 // Index offsets along each dimension, in bytes.
 void add_terms(std::vector<Term>& terms, const View& view, int64_t low_sign, int64_t high_sign) {
   for (size_t i = 0; i < view.shape.size(); ++i) {
-    const int64_t last = view.shape[i] - 1, stride = view.strides[i] * view.element_bytes;
-    if (last > 0 && stride > 0) terms.push_back({stride, low_sign * last, high_sign * last});
+    const int64_t last = view.shape[i] - 1;
+    // The stride of a dimension of size 1 is arbitrary: no multiple of it may be formed.
+    if (last <= 0 || view.strides[i] == 0) continue;
+    terms.push_back({view.strides[i] * view.element_bytes, low_sign * last, high_sign * last});
   }
 }
 

@@ -38,19 +38,31 @@ BufferRange write(const View& view) {
   return {view.data, static_cast<size_t>(view.extent()), true, view.name};
 }
 
+// Where the tensors are, of which some may be empty.
+Device& default_device(const MhaBwdProblem& problem) {
+  for (const View* view : problem.inputs()) {
+    if (view->present && !view->empty()) return device_of(view->data);
+  }
+  return emulated_device();
+}
+
 class MhaBwdRun {
  public:
   MhaBwdRun(const MhaBwdProblem& problem, const MhaBwdWorkspace& plan, const stream_config& stream)
       : p_(problem),
         plan_(plan),
         stream_(stream),
-        device_(stream.device_ ? *stream.device_ : emulated_device()) {
-    // A missing kernel must show before anything is launched.
-    const MhaBwdKernels& names = *find_mha_bwd_kernels(p_.data_type, p_.hdim);
-    dot_do_o_ = &embedded_kernel(names.dot_do_o);
-    dq_dk_dv_ = &embedded_kernel(names.dq_dk_dv);
-    convert_dq_ = &embedded_kernel(names.convert_dq);
+        device_(stream.device_ ? *stream.device_ : default_device(problem)) {
+    // A kernel that is missing or cannot be loaded must show before anything is launched.
+    const DqDkDvKernel& dq_dk_dv = *find_dq_dk_dv(p_.data_type, p_.hdim_q, p_.hdim_v);
+    keys_per_workgroup_ = dq_dk_dv.keys_per_workgroup();
+    dot_do_o_ = &embedded_kernel(dot_do_o_kernel(p_.data_type));
+    dq_dk_dv_ = &embedded_kernel(dq_dk_dv.name);
+    convert_dq_ = &embedded_kernel(convert_dq_kernel(p_.data_type));
     reduce_d_sink_ = &embedded_kernel(kReduceDSinkKernel);
+    for (const KernelBinary* kernel : {dot_do_o_, dq_dk_dv_, convert_dq_, reduce_d_sink_}) {
+      device_.load(*kernel, stream.stream_id_);
+    }
   }
 
   void set_workspace(void* workspace) { workspace_ = static_cast<std::byte*>(workspace); }
@@ -71,17 +83,31 @@ class MhaBwdRun {
   }
 
   float timed() {
-    using Clock = std::chrono::steady_clock;
     for (int i = 0; i < stream_.cold_niters_; ++i) launch(false);
-    device_.synchronize(stream_.stream_id_);
-    const Clock::time_point start = Clock::now();
-    for (int i = 0; i < stream_.nrepeat_; ++i) launch(i + 1 == stream_.nrepeat_);
-    device_.synchronize(stream_.stream_id_);
-    const std::chrono::duration<float, std::milli> elapsed = Clock::now() - start;
-    return elapsed.count() / static_cast<float>(stream_.nrepeat_);
+    const float elapsed = stream_.is_gpu_timer_ ? device_milliseconds() : host_milliseconds();
+    return elapsed / static_cast<float>(stream_.nrepeat_);
   }
 
  private:
+  void repeat() {
+    for (int i = 0; i < stream_.nrepeat_; ++i) launch(i + 1 == stream_.nrepeat_);
+  }
+
+  float device_milliseconds() {
+    const Event begin = device_.record(stream_.stream_id_);
+    repeat();
+    return device_.milliseconds(begin, device_.record(stream_.stream_id_));
+  }
+
+  float host_milliseconds() {
+    using Clock = std::chrono::steady_clock;
+    device_.synchronize(stream_.stream_id_);
+    const Clock::time_point begin = Clock::now();
+    repeat();
+    device_.synchronize(stream_.stream_id_);
+    return std::chrono::duration<float, std::milli>(Clock::now() - begin).count();
+  }
+
   void dot_do_o() {
     mha::DotDoOParams params{};
     params.out = const_tensor(p_.out);
@@ -92,7 +118,7 @@ class MhaBwdRun {
     params.seqlen_q = static_cast<int32_t>(p_.seqlen_q);
     params.seqlen_q_padded = static_cast<int32_t>(plan_.seqlen_q_padded);
     params.nhead_q = static_cast<int32_t>(p_.nhead_q);
-    params.hdim = static_cast<int32_t>(p_.hdim);
+    params.hdim = static_cast<int32_t>(p_.hdim_v);
     std::vector<BufferRange> buffers = {read(p_.out), read(p_.dout), read(p_.lse),
                                         region(plan_.row_lse, true, "workspace row_lse"),
                                         region(plan_.row_delta, true, "workspace row_delta")};
@@ -126,6 +152,8 @@ class MhaBwdRun {
     params.seqlen_q_padded = static_cast<int32_t>(plan_.seqlen_q_padded);
     params.nhead_q = static_cast<int32_t>(p_.nhead_q);
     params.nhead_k = static_cast<int32_t>(p_.nhead_k);
+    params.hdim_q = static_cast<int32_t>(p_.hdim_q);
+    params.hdim_v = static_cast<int32_t>(p_.hdim_v);
     params.scale = p_.scale;
     params.window_left = p_.window_left;
     params.window_right = p_.window_right;
@@ -138,7 +166,7 @@ class MhaBwdRun {
                                    region(plan_.row_lse, false, "workspace row_lse"),
                                    region(plan_.row_delta, false, "workspace row_delta"),
                                    region(plan_.dq_acc, true, "workspace dq_acc")};
-    const int64_t key_tiles = (p_.seqlen_k + mha::kKeysPerWorkgroup - 1) / mha::kKeysPerWorkgroup;
+    const int64_t key_tiles = (p_.seqlen_k + keys_per_workgroup_ - 1) / keys_per_workgroup_;
     enqueue(*dq_dk_dv_, grid(p_.nhead_k, key_tiles, p_.batch), params, buffers);
   }
 
@@ -149,7 +177,7 @@ class MhaBwdRun {
     params.seqlen_q = static_cast<int32_t>(p_.seqlen_q);
     params.seqlen_q_padded = static_cast<int32_t>(plan_.seqlen_q_padded);
     params.nhead_q = static_cast<int32_t>(p_.nhead_q);
-    params.hdim = static_cast<int32_t>(p_.hdim);
+    params.hdim = static_cast<int32_t>(p_.hdim_q);
     params.scale = p_.scale;
     const BufferRange buffers[] = {region(plan_.dq_acc, false, "workspace dq_acc"), write(p_.dq)};
     enqueue(*convert_dq_, grid(plan_.tiles, p_.nhead_q, p_.batch), params, buffers);
@@ -197,6 +225,7 @@ class MhaBwdRun {
   const stream_config& stream_;
   Device& device_;
   std::byte* workspace_ = nullptr;
+  int64_t keys_per_workgroup_;
   const KernelBinary *dot_do_o_, *dq_dk_dv_, *convert_dq_, *reduce_d_sink_;
 };
 
@@ -222,7 +251,7 @@ float run_mha_bwd(const MhaBwdProblem& problem, const WorkspaceAlloc& workspace_
     checks::invalid("stream_config::nrepeat_", std::to_string(stream.nrepeat_), "at least 1");
   }
   const MhaBwdWorkspace plan =
-      plan_mha_bwd_workspace(problem.batch, problem.nhead_q, problem.seqlen_q, problem.hdim);
+      plan_mha_bwd_workspace(problem.batch, problem.nhead_q, problem.seqlen_q, problem.hdim_q);
   MhaBwdRun run(problem, plan, stream);
   if (plan.bytes > 0) {
     run.set_workspace(allocate(workspace_alloc, static_cast<size_t>(plan.bytes)));

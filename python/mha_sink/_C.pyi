@@ -95,12 +95,50 @@ def mha_bwd(
     returns; it is called at most once, with the exact size, zero_init False. What it raises reaches
     the caller unchanged, with nothing launched. Returns the milliseconds that the launches took
     when timed, else 0. The GIL is released while kernels run.
+
+    Runs on the device of call.q; stream is a raw stream of it, 0 its default one.
     """
 
 def mha_bwd_workspace_bytes(
     batch: int, seqlen_q: int, seqlen_k: int, nhead_q: int, nhead_k: int, hdim: int
 ) -> int:
     """Bytes that mha_bwd asks workspace_alloc for; allocates nothing."""
+
+# Devices by torch's names: "cpu" is the emulator, "cuda:N" GPU N of the HIP runtime.
+
+class Rocm(TypedDict):
+    library: str  # the file of the HIP runtime
+    driver_version: int  # 70125424 is 7.1.25424
+    runtime_version: int
+    devices: list[str]  # "cuda:0 (AMD Instinct MI350X)"
+
+def rocm() -> Rocm:
+    """The HIP runtime that this process has loaded, else the installed one, and its GPUs.
+
+    Raises Error, "no ROCm device: ...", without one.
+    """
+
+def warmup(device: str, stream: int = 0) -> None:
+    """Loads every kernel onto a device; Error when stream is being captured into a graph."""
+
+def tile_sizes(hdim: int) -> tuple[int, int]:
+    """Query rows that a tile of the row kernels holds, and keys that a workgroup of dq_dk_dv owns
+    at head dims up to hdim."""
+
+def compare_mha_bwd(
+    call: MhaBwdCall,
+    device: str,
+    starting: Callable[[str], object],
+    compared: Callable[[str, tuple[int, int, int], list[tuple[str, bool, bytes, bytes]]], object],
+) -> None:
+    """Runs mha_bwd on a device and each of its launches in the emulator too, from what the device
+    holds before it.
+
+    call: tensors on "cpu", outputs included; nothing in them is written.
+    starting(kernel) is called before the device gets a launch, compared(kernel, workgroups,
+    buffers) after it: a buffer is (name, written by the kernel, bytes on the device, bytes in the
+    emulator). A memset is the kernel "memset". The workspace starts as NaN.
+    """
 
 # Emulated device.
 

@@ -2,6 +2,7 @@
 
 from mha_sink import _C, reference
 from mha_sink._C import EmulationError, Error, InvalidArgument, Unsupported
+from mha_sink._devices import warmup
 from mha_sink.mha import mha_bwd
 from mha_sink.reference import lse_with_sink
 
@@ -13,6 +14,7 @@ __all__ = [
     "lse_with_sink",
     "mha_bwd",
     "reference",
+    "warmup",
 ]
 
 __version__ = _C.build_info()["version"]

@@ -17,6 +17,7 @@ def describe(function: str, name: str, tensor: torch.Tensor) -> _C.Tensor:
 
     Raises:
         TypeError: the argument is no dense torch tensor; only Python can see that.
+        mha_sink.Unsupported: it lives on a GPU of a torch for CUDA; likewise.
     """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(
@@ -24,6 +25,7 @@ def describe(function: str, name: str, tensor: torch.Tensor) -> _C.Tensor:
         )
     if tensor.layout is not torch.strided:
         raise TypeError(f"{function}: {name} has layout {tensor.layout}; need torch.strided")
+    check_torch(name, tensor.device)
     return _C.Tensor(
         data=tensor.data_ptr(),
         dtype=str(tensor.dtype).removeprefix("torch."),
@@ -31,6 +33,19 @@ def describe(function: str, name: str, tensor: torch.Tensor) -> _C.Tensor:
         strides=tensor.stride(),
         device=str(tensor.device),
     )
+
+
+def check_torch(name: str, device: torch.device) -> None:
+    """Refuses the GPUs of a torch for CUDA: their addresses mean nothing to a HIP runtime.
+
+    Raises:
+        mha_sink.Unsupported: names the argument `name`.
+    """
+    if device.type == "cuda" and torch.version.cuda is not None:
+        raise _C.Unsupported(
+            f"{name}: {device} of a torch for CUDA {torch.version.cuda} is not supported; "
+            "supported: cpu, and cuda:N of a torch for ROCm"
+        )
 
 
 def empty_like(tensor: torch.Tensor) -> torch.Tensor:
@@ -49,8 +64,10 @@ def mark_written(*tensors: torch.Tensor | None) -> None:
 
 
 def current_stream(device: torch.device) -> int:
-    """The raw stream that torch would launch on now; 0 where the device has no streams."""
-    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    """The raw stream that torch would launch on now; 0 where torch has no streams for it."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return 0
+    return torch.cuda.current_stream(device).cuda_stream
 
 
 class Workspace:

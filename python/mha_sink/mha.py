@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mha_sink import _C, _tensors
+from mha_sink import _C, _devices, _tensors
 
 
 def mha_bwd(
@@ -77,7 +77,9 @@ def mha_bwd(
 
     The last stride of every tensor is 1; the other strides are free, and may be 0 for inputs. All
     tensors live on one device. CPU tensors run the gfx950 machine code in the emulator, on
-    `torch.get_num_threads()` threads unless MHA_SINK_THREADS says otherwise.
+    `torch.get_num_threads()` threads unless MHA_SINK_THREADS says otherwise. GPU tensors, of a
+    torch for ROCm, run on the device's current stream; the call does not wait. Inside a graph
+    capture the kernels must be loaded already: see `mha_sink.warmup`.
 
     Returns:
         (dq, dk, dv, softmax_d), softmax_d being D, [b, hq, sq], float32.
@@ -117,6 +119,7 @@ def mha_bwd(
 
     if q.device.type == "cpu":
         _C.set_thread_count(torch.get_num_threads())
-    _C.mha_bwd(call, _tensors.Workspace(q.device), _tensors.current_stream(q.device))
+    with _devices.explained(q.device):
+        _C.mha_bwd(call, _tensors.Workspace(q.device), _tensors.current_stream(q.device))
     _tensors.mark_written(dq, dk, dv, d_sink)
     return dq, dk, dv, softmax_d

@@ -170,8 +170,9 @@ def backward(
     dq: Array, dk: Array, dv: Array, scale: float, causal: bool,
     schedule: tuple[int, bool] | None = None,
 ) -> _C.InstructionMix:  # fmt: skip
-    """dk, dv: bf16 bits like k; dq: zeroed fp32 [batch, nhead, seqlen_q, HDIM], without the factor
-    `scale`, which aiter applies when it converts to bf16. delta and lse: fp32 [batch, nhead, seqlen_q].
+    """dk, dv: bf16 bits like k; lse, delta: fp32 [batch, nhead, seqlen_q].
+
+    dq: zeroed fp32 [batch, nhead, seqlen_q, HDIM]; the kernel adds to it atomically.
 
     The argument order and units are those of fmha_bwd_v3_args_gfx950 in aiter's codegen.py.
     """

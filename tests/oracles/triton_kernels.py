@@ -143,3 +143,76 @@ def attention_dq(
         dq_tile = tl.dot(ds, k_tile, dq_tile)
 
     tl.store(dq + at_query, (dq_tile * scale).to(tl.bfloat16), row_mask[:, None])
+
+
+@triton.jit
+def attention_forward(
+    q, k, v, out, lse,
+    seqlen_q, seqlen_k, nhead, scale,
+    HDIM: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """out (bf16) and lse (fp32) of one query block of one head, by online softmax.
+
+    Arguments as attention_dk_dv; every query must see a key. Grid (query blocks, nhead, batch).
+    """
+    head = tl.program_id(1)
+    batch = tl.program_id(2)
+    row_stride = nhead * HDIM
+    base_q = batch * seqlen_q * row_stride + head * HDIM
+    base_k = batch * seqlen_k * row_stride + head * HDIM
+    base_row = (batch * nhead + head) * seqlen_q
+
+    dim = tl.arange(0, HDIM)
+    query = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    row_mask = query < seqlen_q
+    at_query = base_q + query[:, None] * row_stride + dim[None, :]
+    q_tile = tl.load(q + at_query, row_mask[:, None], other=0.0)
+    maximum = tl.full([BLOCK_Q], -1e30, tl.float32)
+    total = tl.zeros([BLOCK_Q], tl.float32)
+    out_tile = tl.zeros([BLOCK_Q, HDIM], tl.float32)
+
+    last = seqlen_k
+    if CAUSAL:
+        last = tl.minimum(seqlen_k, tl.program_id(0) * BLOCK_Q + BLOCK_Q + seqlen_k - seqlen_q)
+    for begin in range(0, last, BLOCK_K):
+        key = begin + tl.arange(0, BLOCK_K)
+        key_mask = key[:, None] < seqlen_k
+        at_key = base_k + key[:, None] * row_stride + dim[None, :]
+        k_tile = tl.load(k + at_key, key_mask, other=0.0)
+        v_tile = tl.load(v + at_key, key_mask, other=0.0)
+        score = tl.dot(q_tile, tl.trans(k_tile)) * (scale * _LOG2E)
+        visible = _sees(query[:, None], key[None, :], seqlen_q, seqlen_k, CAUSAL)
+        score = tl.where(visible, score, -1e30)
+        new_maximum = tl.maximum(maximum, tl.max(score, 1))
+        p = tl.exp2(score - new_maximum[:, None])
+        rescale = tl.exp2(maximum - new_maximum)
+        total = total * rescale + tl.sum(p, 1)
+        out_tile = tl.dot(p.to(tl.bfloat16), v_tile, out_tile * rescale[:, None])
+        maximum = new_maximum
+
+    tl.store(out + at_query, (out_tile / total[:, None]).to(tl.bfloat16), row_mask[:, None])
+    tl.store(lse + base_row + query, (maximum + tl.log2(total)) / _LOG2E, row_mask)
+
+
+@triton.jit
+def gemm(
+    a, b, c, rows, columns, depth,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """c[rows, columns] = a[rows, depth] @ b[depth, columns], bf16 with fp32 accumulation.
+
+    depth must be a multiple of BLOCK_K. Grid (blocks of rows, blocks of columns).
+    """
+    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    row_mask, column_mask = row[:, None] < rows, column[None, :] < columns
+    inner = tl.arange(0, BLOCK_K)
+    total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for begin in range(0, depth, BLOCK_K):
+        at_a = row[:, None] * depth + (begin + inner)[None, :]
+        at_b = (begin + inner)[:, None] * columns + column[None, :]
+        a_tile = tl.load(a + at_a, row_mask, other=0.0)
+        b_tile = tl.load(b + at_b, column_mask, other=0.0)
+        total = tl.dot(a_tile, b_tile, total)
+    at_c = row[:, None] * columns + column[None, :]
+    tl.store(c + at_c, total.to(tl.bfloat16), row_mask & column_mask)

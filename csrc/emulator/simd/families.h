@@ -28,6 +28,7 @@ HandlerTable handlers_for(SimdLevel level);
   void fill_valu_float64(HandlerTable&);        \
   void fill_valu_integer(HandlerTable&);        \
   void fill_valu_packed(HandlerTable&);         \
+  void fill_valu_sdwa(HandlerTable&);           \
   void fill_valu_transcendental(HandlerTable&); \
   void fill_mfma(HandlerTable&);                \
   void fill_lds(HandlerTable&);                 \

@@ -79,7 +79,10 @@ Source fetch(const Instruction& instruction, const Wave& wave, int i, Scratch& s
   Source source;
   if constexpr (sizeof(T) == 8) {
     source = source_qword(instruction, wave, i, scratch);
-    if (i == 0 && instruction.dpp != Dpp::none) unsupported(instruction, "DPP on a 64-bit source");
+    if (i == 0 && instruction.dpp != Dpp::none) {
+      active &= apply_dpp(instruction, wave, source.lo, scratch.lo);
+      apply_dpp(instruction, wave, source.hi, scratch.hi);
+    }
     if constexpr (kIsFloat<T>) {
       source.hi = apply_modifiers(instruction, i, source.hi, kSign, scratch.hi);
     }

@@ -166,6 +166,35 @@ template <class From>
   return collect(valid);
 }
 
+// The two patterns of hot loops, when every lane is active: broadcasts within rows or quads.
+inline bool gather_all_active(int control, const uint32_t* source, VectorRegister& result) {
+  if (control <= 0xff) {  // quad_perm
+#ifdef __AVX__
+    const __m256i order =
+        _mm256_setr_epi32(control & 3, control >> 2 & 3, control >> 4 & 3, control >> 6 & 3,
+                          control & 3, control >> 2 & 3, control >> 4 & 3, control >> 6 & 3);
+    for (int lane = 0; lane < kLanes; lane += 8) {
+      const __m256 lanes = _mm256_load_ps(reinterpret_cast<const float*>(source + lane));
+      _mm256_store_ps(reinterpret_cast<float*>(result.lane + lane),
+                      _mm256_permutevar_ps(lanes, order));
+    }
+#else
+    for (int quad = 0; quad < kLanes; quad += 4) {
+      for (int i = 0; i < 4; ++i) {
+        result.lane[quad + i] = source[quad + (control >> (2 * i) & 3)];
+      }
+    }
+#endif
+    return true;
+  }
+  if ((control & 0x1f0) != 0x150) return false;
+  for (int row = 0; row < kLanes; row += 16) {  // row_newbcast
+    const uint32_t value = source[row + (control & 15)];
+    for (int i = 0; i < 16; ++i) result.lane[row + i] = value;
+  }
+  return true;
+}
+
 // Lane patterns of DPP16 (CDNA3 ISA, "DPP_CTRL"): within rows of 16 lanes, or across the wave.
 inline uint64_t gather_dpp(const Instruction& instruction, const uint32_t* source, uint64_t exec,
                            VectorRegister& result) {
@@ -212,6 +241,11 @@ inline uint64_t gather_dpp(const Instruction& instruction, const uint32_t* sourc
 // without an active source lane reads 0 with bound_ctrl and is not written without.
 [[gnu::noinline]] inline uint64_t apply_dpp(const Instruction& instruction, const Wave& wave,
                                             const uint32_t*& source, VectorRegister& scratch) {
+  if (wave.exec() == kAllLanes && instruction.row_mask == 0xf && instruction.bank_mask == 0xf &&
+      gather_all_active(instruction.dpp_ctrl, source, scratch)) {
+    source = scratch.lane;
+    return kAllLanes;
+  }
   VectorRegister result;
   const uint64_t valid = gather_dpp(instruction, source, wave.exec(), result);
   uint64_t selected = 0;

@@ -52,8 +52,10 @@ void swap_registers(const Instruction& instruction, Wave& wave) {
 // Swaps the upper `width` lanes of each 2 * width of vdst with the lower of src0; EXEC is ignored.
 template <int width>
 void permlane_swap(const Instruction& instruction, Wave& wave) {
-  require_none(instruction);
-  if (instruction.bound_ctrl) unsupported(instruction, "bound_ctrl");
+  require_modifiers(instruction, 0, 1, false);
+  if ((instruction.bound_ctrl || instruction.op_sel != 0) && wave.exec() != kAllLanes) {
+    unsupported(instruction, "fi or bound_ctrl with inactive lanes");
+  }
   uint32_t* const a = vector_register(instruction, wave, instruction.dst);
   uint32_t* const b = vector_register(instruction, wave, instruction.src[0]);
   for (int base = 0; base < kLanes; base += 2 * width) {

@@ -119,9 +119,12 @@ void select_by_mask(const Instruction& instruction, Wave& wave) {
 template <class Combine, bool carry_in>
 void with_carry_handler(const Instruction& instruction, Wave& wave) {
   require_modifiers(instruction, 0, 0, false);
-  if (instruction.dpp != Dpp::none) unsupported(instruction, "DPP with a carry");
   Scratch scratch[2];
   const u32* a = source_dword(instruction, wave, 0, scratch[0].lo);
+  if (instruction.dpp != Dpp::none &&
+      (apply_dpp(instruction, wave, a, scratch[0].lo) & wave.exec()) != wave.exec()) {
+    unsupported(instruction, "a carry of lanes that DPP disables");
+  }
   const u32* b = source_dword(instruction, wave, 1, scratch[1].lo);
   VectorRegister carry, result, carry_out;
   expand(carry_in ? scalar(instruction, wave, instruction.src[2]) : 0, carry);

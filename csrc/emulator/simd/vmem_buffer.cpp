@@ -26,10 +26,8 @@ Descriptor read_descriptor(const Instruction& instruction, const Wave& wave) {
     throw_descriptor(instruction, wave, "swizzled buffers cannot be emulated");
   }
   const uint32_t stride = words[1] >> 16;
-  if (instruction.idxen != (stride != 0)) {
-    throw_descriptor(instruction, wave,
-                     "only raw buffers (stride 0 without idxen) and indexed ones (a stride with "
-                     "idxen) can be emulated");
+  if (instruction.idxen && stride == 0) {
+    throw_descriptor(instruction, wave, "a buffer index (idxen) needs a stride to be emulated");
   }
   if (words[3] >> 30 != 0 || (words[3] >> 23 & 1) != 0) {
     throw_descriptor(instruction, wave,
@@ -57,7 +55,8 @@ void resolve_indexed(const Instruction& instruction, const Wave& wave, const Des
   }
 }
 
-// Raw buffers: a component is in range when voffset + offset + soffset + its bytes <= num_records.
+// Without an index the stride does nothing: a component is in range when voffset + offset + soffset
+// + its bytes <= num_records.
 // The sum does not wrap at 32 bits: LLVM notes (SIISelLowering, splitBufferOffsets) that hardware
 // treats a voffset that is negative as 32 bits as out of range whatever is added to it.
 void resolve_raw(const Instruction& instruction, const Wave& wave, const Descriptor& buffer,

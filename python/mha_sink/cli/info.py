@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import mha_sink
-from mha_sink import _C
+from mha_sink import _C, _devices
 from mha_sink.cli.report import print_gate
 from mha_sink.cli.table import print_table
 from mha_sink.testing import GateResult, case, check_mha_bwd, make_inputs
@@ -52,6 +52,7 @@ def describe(self_test: GateResult, seconds: float) -> dict[str, Any]:
         **{name: _version(name) for name in OPTIONAL},
         "build": dict(_C.build_info()),
         "devices": devices(),
+        "rocm": rocm(),
         "self_test": {
             "case": SELF_TEST_CASE,
             "passed": self_test.passed,
@@ -66,20 +67,48 @@ def describe(self_test: GateResult, seconds: float) -> dict[str, Any]:
 
 
 def devices() -> list[dict[str, Any]]:
-    """Where kernels could run: the emulator, and the GPUs that torch sees."""
+    """Where kernels could run: the emulator, and the GPUs of the HIP runtime."""
     _C.set_thread_count(torch.get_num_threads())
     found: list[dict[str, Any]] = [
         {"device": "cpu", "runs": f"gfx950, emulated on {_C.thread_count()} threads"}
     ]
-    for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        architecture = getattr(properties, "gcnArchName", properties.name)
-        found.append({"device": f"cuda:{index}", "runs": f"nothing yet ({architecture})"})
+    for index, name in enumerate(rocm().get("devices", [])):
+        architecture = _devices.architecture(index)
+        product = name.partition(" ")[2].strip("()")
+        if architecture is None:
+            runs = f"gfx950 if it is one ({product}; torch does not see it)"
+        elif architecture.partition(":")[0] == _devices.ARCHITECTURE:
+            runs = f"gfx950 ({product}, {architecture})"
+        else:
+            runs = f"nothing: the kernels are gfx950 ({product}, {architecture})"
+        found.append({"device": f"cuda:{index}", "runs": runs})
     return found
+
+
+def rocm() -> dict[str, Any]:
+    """The HIP runtime and its versions, or {"error": why there is none}."""
+    try:
+        return dict(_C.rocm().items())
+    except mha_sink.Error as error:
+        return {"error": str(error)}
+
+
+def version_text(version: int) -> str:
+    """70125424 is 7.1.25424."""
+    return f"{version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
 
 
 def _kernels() -> list[dict[str, Any]]:
     return [dict(kernel.items()) for kernel in _C.kernels()]
+
+
+def _rocm_line(found: dict[str, Any]) -> str:
+    if "error" in found:
+        return str(found["error"])
+    return (
+        f"{found['library']}, runtime {version_text(found['runtime_version'])}, "
+        f"driver {version_text(found['driver_version'])}"
+    )
 
 
 def _version(package: str) -> str | None:
@@ -97,6 +126,7 @@ def _print(report: dict[str, Any], self_test: GateResult) -> None:
         "chosen because": build["hip_compiler_reason"],
         "HIP flags": build["hip_flags"],
         "host compiler": build["host_compiler"],
+        "ROCm": _rocm_line(report["rocm"]),
         **{entry["device"]: entry["runs"] for entry in report["devices"]},
     }
     for name, text in lines.items():

@@ -1,0 +1,86 @@
+// One backward call on a device: its memory there, and the arguments that describe it.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "benchmark/options.h"
+#include "benchmark/problem.h"
+#include "device/device.h"
+#include "mha_sink/mha_bwd.h"
+
+namespace mha_sink::benchmark {
+
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(Device& device, size_t bytes)
+      : device_(&device), bytes_(bytes), data_(bytes == 0 ? nullptr : device.allocate(bytes)) {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~DeviceBuffer() {
+    if (data_ != nullptr) device_->free(data_);
+  }
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  // Every 16- and 32-bit float of it becomes NaN.
+  void poison() { device_->memset(data_, 0xff, bytes_, nullptr); }
+
+  template <class T>
+  void upload(const std::vector<T>& from) {
+    device_->copy(data_, from.data(), bytes_, nullptr);
+  }
+  template <class T>
+  void download(std::vector<T>& to) const {
+    device_->copy(to.data(), data_, bytes_, nullptr);
+  }
+
+ private:
+  void swap(DeviceBuffer& other) {
+    std::swap(device_, other.device_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(data_, other.data_);
+  }
+
+  Device* device_ = nullptr;
+  size_t bytes_ = 0;
+  void* data_ = nullptr;
+};
+
+struct Outputs {
+  Tensor dq, dk, dv;
+  std::vector<float> delta, d_sink;
+};
+
+class DeviceCall {
+ public:
+  // Allocates, uploads the inputs and fills the outputs and the workspace with NaN.
+  DeviceCall(Device& device, const Options& options, const Problem& problem, const Inputs& inputs,
+             size_t workspace_bytes);
+
+  // Enqueues the whole call on `device`, which is the constructor's or a wrapper of it. Throws
+  // InvalidArgument or Unsupported.
+  void run(Device& device);
+
+  Outputs outputs() const;
+
+  // What the call reads and writes at least: each input and output once.
+  size_t bytes_moved() const;
+
+ private:
+  const Inputs& inputs_;
+  bool print_kernels_;   // of the first run
+  Tensor dq_, dk_, dv_;  // their layout; the bits are on the device
+  DeviceBuffer q_buffer_, k_buffer_, v_buffer_, out_buffer_, dout_buffer_, lse_buffer_,
+      sink_buffer_;
+  DeviceBuffer dq_buffer_, dk_buffer_, dv_buffer_, delta_buffer_, d_sink_buffer_;
+  DeviceBuffer workspace_;
+  mha_bwd_args args_{};
+};
+
+}  // namespace mha_sink::benchmark

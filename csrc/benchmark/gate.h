@@ -1,0 +1,30 @@
+// How far from the double-precision value a gradient may be; python/mha_sink/testing/gate.py in
+// C++.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace mha_sink::benchmark {
+
+enum class Status { pass, fail, unresolvable };
+
+const char* to_string(Status status);
+
+struct TensorResult {
+  std::string name;
+  Status status;
+  double error;            // max|x - exact|
+  double reference_error;  // max|rounded - exact|
+  double magnitude;        // max|exact|
+  double allowed;          // on error: 2 * reference_error + 2^-20 * magnitude
+  std::string reason;      // why not pass
+};
+
+// A NaN or inf of x where exact has none fails; exact itself is finite. When the rounded reference
+// is off by more than a tenth of the magnitude, the dtype cannot resolve the tensor: a wrong sign
+// would go unnoticed, so that is no pass.
+TensorResult check_tensor(const std::string& name, std::span<const double> x,
+                          std::span<const double> exact, std::span<const double> rounded);
+
+}  // namespace mha_sink::benchmark

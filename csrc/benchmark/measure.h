@@ -1,0 +1,36 @@
+// What a call costs: time on a GPU, counts on the emulated device.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "benchmark/device_call.h"
+#include "device/emulated.h"
+
+namespace mha_sink::benchmark {
+
+struct KernelTime {
+  std::string name;
+  double milliseconds;
+};
+
+// Medians of so many whole calls, by events on the GPU's stream.
+struct Timing {
+  int repeats = 0;
+  double warm_ms = 0;              // one call after the other
+  double flushed_ms = 0;           // other data has gone through the caches before each
+  std::vector<KernelTime> phases;  // warm, in launch order; events between them add a little
+};
+
+Timing measure_time(Device& device, DeviceCall& call, int warmup, int repeats);
+
+struct Emulation {
+  double cpu_seconds = 0;  // of emulating; says nothing about a GPU
+  std::map<std::string, KernelProfile> kernels;
+};
+
+// Runs the call once.
+Emulation count_instructions(Device& device, DeviceCall& call);
+
+}  // namespace mha_sink::benchmark

@@ -1,0 +1,88 @@
+#include "bindings_device.h"
+
+#include <pybind11/stl.h>
+
+#include <string>
+#include <tuple>
+
+#include "device/rocm_runtime.h"
+#include "hip/mha/params.h"
+#include "host/compare_mha_bwd.h"
+#include "host/device_name.h"
+
+namespace mha_sink {
+namespace {
+
+namespace py = pybind11;
+
+py::dict rocm() {
+  const hip::Runtime& runtime = hip::runtime();
+  py::list devices;
+  for (int index = 0; index < runtime.device_count; ++index) {
+    devices.append(rocm_device(index).name());
+  }
+  py::dict dict;
+  dict["library"] = runtime.library;
+  dict["driver_version"] = runtime.driver_version;
+  dict["runtime_version"] = runtime.runtime_version;
+  dict["devices"] = devices;
+  return dict;
+}
+
+// Called without the GIL.
+class PythonObserver final : public LaunchObserver {
+ public:
+  PythonObserver(const py::object& starting, const py::object& compared)
+      : starting_(starting), compared_(compared) {}
+
+  void starting(const std::string& kernel) override {
+    const py::gil_scoped_acquire gil;
+    starting_(kernel);
+  }
+
+  void compared(const std::string& kernel, const LaunchDims& dims,
+                std::span<const ComparedBuffer> buffers) override {
+    const py::gil_scoped_acquire gil;
+    py::list list;
+    for (const ComparedBuffer& buffer : buffers) {
+      list.append(py::make_tuple(buffer.name, buffer.writable, bytes(buffer.device),
+                                 bytes(buffer.emulated)));
+    }
+    const auto& [x, y, z] = dims.workgroups;
+    compared_(kernel, py::make_tuple(x, y, z), list);
+  }
+
+ private:
+  static py::bytes bytes(const std::vector<std::byte>& contents) {
+    return {reinterpret_cast<const char*>(contents.data()), contents.size()};
+  }
+
+  const py::object &starting_, &compared_;
+};
+
+void compare(const MhaBwdCall& call, const std::string& device, const py::object& starting,
+             const py::object& compared) {
+  PythonObserver observer(starting, compared);
+  const py::gil_scoped_release no_gil;
+  compare_mha_bwd(call, device_named(device), observer);
+}
+
+}  // namespace
+
+void bind_device(py::module_& module) {
+  module.def("rocm", &rocm);
+  module.def(
+      "warmup",
+      [](const std::string& device, uintptr_t stream) {
+        warmup(device_named(device), reinterpret_cast<Stream>(stream));
+      },
+      py::arg("device"), py::arg("stream") = 0, py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "tile_sizes",
+      [](int32_t hdim) { return std::tuple(mha::kRowPadding, mha::keys_per_workgroup(hdim)); },
+      py::arg("hdim"));
+  module.def("compare_mha_bwd", &compare, py::arg("call"), py::arg("device"), py::arg("starting"),
+             py::arg("compared"));
+}
+
+}  // namespace mha_sink

@@ -1,0 +1,208 @@
+"""Every kernel on a device and in the emulator, from the same inputs; names what differs first."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import platform
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import mha_sink
+from mha_sink import _C, _devices
+from mha_sink.cli.errors import UsageError
+from mha_sink.cli.table import print_table
+from mha_sink.testing import Case, GateResult, make_inputs
+from mha_sink.testing.launches import LaunchResult, as_json, compare_launches
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+INSTANCE = re.compile(r"mha_dq_dk_dv_(bf16|fp16)_hd(\d+)(?:x(\d+))?")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        type=_device,
+        metavar="{emulated,rocm,rocm:N}",
+        help="what is tested; default: rocm where there is one, else emulated",
+    )
+    parser.add_argument(
+        "--kernel", default="", help="only instances whose dq_dk_dv kernel has this in its name"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="the whole report, to attach to a bug"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit status: 0, 1 when something differs or fails, 2 when there is no such device."""
+    device = options.device or _default_device()
+    described = describe_device(device)
+    _C.set_thread_count(torch.get_num_threads())
+    cases = [(kernel, case) for kernel, case in instance_cases() if options.kernel in kernel]
+    if not cases:
+        raise UsageError(f"--kernel {options.kernel}: no dq_dk_dv kernel has that in its name")
+    print(f"mha_sink {mha_sink.__version__} selftest on {described['name']}")
+    tests = [run_case(kernel, case, device) for kernel, case in cases]
+    report = make_report(described, tests, complete=not options.kernel)
+    _print(report)
+    if options.json is not None:
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+        print(f"Report: {options.json}")
+    return 0 if report["passed"] else 1
+
+
+def instance_cases() -> Iterator[tuple[str, Case]]:
+    """For each instance of dq_dk_dv, what reaches its masked and its unmasked code: whole tiles
+    that see all keys, and ragged ones under a causal mask with grouped heads and two batches."""
+    for kernel in _C.kernels():
+        match = INSTANCE.fullmatch(kernel["name"])
+        if match is None:
+            continue
+        dtype, hdim, hdim_v = match.groups()
+        _, keys = _C.tile_sizes(max(int(hdim), int(hdim_v or 0)))
+        name = match.group().removeprefix("mha_dq_dk_dv_")
+        full = Case(
+            f"{name}-full", 1, 128, 2 * keys, 2, 2, int(hdim), dtype=DTYPES[dtype],
+            hdim_v=int(hdim_v) if hdim_v else None,
+        )  # fmt: skip
+        yield match.group(), full
+        yield match.group(), dataclasses.replace(
+            full, name=f"{name}-causal", batch=2, seqlen_q=113, seqlen_k=keys + 45, nhead_q=4,
+            causal=True,
+        )  # fmt: skip
+
+
+def run_case(kernel: str, case: Case, device: str) -> dict[str, Any]:
+    """One case as JSON values, an error of the device included."""
+    started = time.perf_counter()
+    launches: list[LaunchResult] = []
+    gate: GateResult | None = None
+    error = ""
+    at = ""
+
+    def starting(name: str) -> None:
+        # Printed first: a GPU that faults ends the process.
+        nonlocal at
+        at = name
+        clear, end = ("\033[K", "\r") if sys.stdout.isatty() else ("", "\n")
+        print(f"{case}: {name}{clear}", end=end, flush=True)
+
+    try:
+        gate = compare_launches(make_inputs(case), device, starting, launches.append)
+    except mha_sink.Error as failure:
+        error = f"{at}: {failure}" if at else str(failure)
+    passed = not error and gate is not None and gate.passed and all(x.passed for x in launches)
+    return {
+        "case": str(case),
+        "kernel": kernel,
+        "passed": passed,
+        "error": error,
+        "seconds": time.perf_counter() - started,
+        "first_difference": next((str(x) for x in launches if not x.passed), ""),
+        "launches": list(as_json(launches)),
+        "gate": {} if gate is None else {t.name: str(t) for t in gate.tensors},
+        "gate_failures": [] if gate is None else [t.name for t in gate.tensors if t.reason],
+    }
+
+
+def make_report(
+    device: dict[str, Any], tests: list[dict[str, Any]], complete: bool
+) -> dict[str, Any]:
+    """Everything about the run. When complete, no kernel may have been left out."""
+    launched = {launch["kernel"] for test in tests for launch in test["launches"]}
+    missed = [kernel["name"] for kernel in _C.kernels() if kernel["name"] not in launched]
+    first = next((test for test in tests if not test["passed"]), None)
+    failure = ""
+    if first is not None:
+        reason = first["first_difference"] or first["error"]
+        failure = f"{first['case']}: {reason or 'gate: ' + ', '.join(first['gate_failures'])}"
+    elif complete and missed:
+        failure = f"no case launched {', '.join(missed)}"
+    return {
+        "passed": not failure,
+        "first_failure": failure,
+        "device": device,
+        "versions": {
+            "mha_sink": mha_sink.__version__,
+            "torch": torch.__version__,
+            "torch.version.hip": torch.version.hip,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+        },
+        "build": dict(_C.build_info()),
+        "emulator": {"threads": _C.thread_count(), "schedule": list(_C.schedule())},
+        "kernels": [dict(kernel.items()) for kernel in _C.kernels()],
+        "tests": tests,
+    }
+
+
+def describe_device(device: str) -> dict[str, Any]:
+    """Its name, architecture, driver.
+
+    Raises:
+        mha_sink.Error: there is no such device.
+    """
+    if device == "cpu":
+        return {"device": device, "name": "the emulator itself"}
+    rocm = _C.rocm()
+    index = int(device.removeprefix("cuda:"))
+    if index >= len(rocm["devices"]):
+        raise mha_sink.Error(
+            f"no ROCm device: index {index} given, the HIP runtime has {len(rocm['devices'])}"
+        )
+    return {
+        "device": device,
+        "name": rocm["devices"][index],
+        "architecture": _devices.architecture(index),
+        "library": rocm["library"],
+        "driver_version": rocm["driver_version"],
+        "runtime_version": rocm["runtime_version"],
+    }
+
+
+def _device(text: str) -> str:
+    match = re.fullmatch(r"emulated|rocm(?::(\d+))?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r}; need emulated, rocm or rocm:N")
+    return "cpu" if text == "emulated" else f"cuda:{match.group(1) or 0}"
+
+
+def _default_device() -> str:
+    try:
+        _C.rocm()
+    except mha_sink.Error:
+        return "cpu"
+    return "cuda:0"
+
+
+def _print(report: dict[str, Any]) -> None:
+    rows = []
+    for test in report["tests"]:
+        buffers = [buffer for launch in test["launches"] for buffer in launch["buffers"]]
+        share = max((float(buffer["share"]) for buffer in buffers), default=0.0)
+        rows.append((
+            test["case"],
+            "pass" if test["passed"] else "FAIL",
+            str(len(test["launches"])),
+            str(sum(buffer["over"] for buffer in buffers)),
+            f"{share:.3f}",
+            "-" if not test["gate"] else "FAIL" if test["gate_failures"] else "pass",
+            f"{test['seconds']:.1f}",
+        ))  # fmt: skip
+    print_table(
+        "The device beside the emulator, launch by launch",
+        ("case", "result", "launches", "elements off", "of allowed", "gate", "s"),
+        rows,
+    )
+    if report["passed"]:
+        print("No difference beyond the rounding that the launches allow.")
+    else:
+        print(f"FAILED, first in {report['first_failure']}")

@@ -1,0 +1,77 @@
+"""Machine code that nobody here wrote runs in the emulator and meets float64.
+
+The emulator and the library's kernels come from the same hands and could share a misunderstanding.
+These kernels come from Triton's code generator and from AMD's assembler programmers, and run on
+real hardware.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import listing
+from emulated import SCHEDULES
+from listing import needs_objdump
+
+pytest.importorskip(
+    "triton", reason="the oracle kernels need triton (pip install triton==3.9.0); no GPU is needed"
+)
+
+from oracles import aiter_kernels
+from oracles.foreign_kernels import (
+    CASES,
+    RAGGED,
+    Case,
+    Outcome,
+    Schedule,
+    aiter_backward,
+    aiter_forward,
+)
+
+# What the hardware's timing gives aiter's causal kernels: no wave runs far ahead.
+CLOSE = [(1, False), (50, False), (100, False), (100, True)]
+
+
+def run(case: Case, schedule: Schedule) -> Outcome:
+    try:
+        return case.run(schedule)
+    except aiter_kernels.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("case", CASES + RAGGED, ids=lambda case: f"{case.name}, {case.size}")
+def test_right_under_every_schedule(case: Case) -> None:
+    results = set()
+    for schedule in CLOSE if case.races else SCHEDULES:
+        outcome = run(case, schedule)
+        for output in outcome.outputs:
+            output.check()
+        results.add(outcome.ordered)
+    assert len(results) == 1, "the order in which waves run changes the result"
+
+
+@pytest.mark.parametrize("schedule", [(1000, False), (0, False), (0, True)])
+@pytest.mark.parametrize(
+    ("case", "output"),
+    [(aiter_forward(512, causal=True), "out"), (aiter_backward(512, causal=True), "dk")],
+    ids=lambda value: value.name if isinstance(value, Case) else value,
+)
+def test_known_race_shows(case: Case, output: str, schedule: tuple[int, bool]) -> None:
+    """A wave of the causal kernels that runs on until it blocks overwrites, for its second tile,
+    what the others still read for their first. On hardware the waves stay close together."""
+    errors = {result.name: result.error for result in run(case, schedule).outputs}
+    assert errors[output] > 0.05
+    if "dv" in errors:  # comes from other buffers
+        assert errors["dv"] < 0.01
+
+
+@needs_objdump
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name}, {case.size}")
+def test_decoder_agrees_with_llvm(case: Case, tmp_path: Path) -> None:
+    try:
+        elf, kernel = case.load()
+    except aiter_kernels.Unavailable as reason:
+        pytest.skip(str(reason))
+    assert listing.compare(elf, kernel, tmp_path) > 50
