@@ -20,6 +20,7 @@ KEYS_PER_WORKGROUP, ROW_PADDING, UNBOUNDED = 256, 64, 0x3FFFFFFF
 # Several query tiles, so that the double buffer is refilled; all keys of a workgroup in use.
 SHAPE = Case("mutants", 1, 259, 256, 2, 1, 64, causal=True)
 
+
 @functools.cache
 def prepared():
     inputs = make_inputs(SHAPE)

@@ -255,18 +255,22 @@ void sdwa_modifiers(Line& line, const Instruction& i, const OpcodeRow& row) {
 }
 
 void vector_modifiers(Line& line, const Instruction& i, const OpcodeRow& row) {
+  if (row.name.starts_with("v_permlane")) {
+    line.modifier_if(i.bound_ctrl, "bound_ctrl:1");
+    line.modifier_if(i.op_sel != 0, "fi:1");
+    return;
+  }
+  // Dot products of bytes and nibbles have no halves to select.
+  const bool halves = !row.name.starts_with("v_dot4") && !row.name.starts_with("v_dot8");
   if (i.format == Format::vop3p) {
     unsigned all = (1u << row.sources) - 1;
     bool mix = row.name.starts_with("v_fma_mix");
-    if (i.op_sel & all) line.modifier(bit_list("op_sel", i.op_sel, row.sources));
-    if ((i.op_sel_hi & all) != (mix ? 0 : all)) {
+    if (halves && (i.op_sel & all)) line.modifier(bit_list("op_sel", i.op_sel, row.sources));
+    if (halves && (i.op_sel_hi & all) != (mix ? 0 : all)) {
       line.modifier(bit_list("op_sel_hi", i.op_sel_hi, row.sources));
     }
     if (i.neg & all) line.modifier(bit_list("neg_lo", i.neg, row.sources));
     if (i.neg_hi & all) line.modifier(bit_list("neg_hi", i.neg_hi, row.sources));
-  } else if (i.op_sel && row.name.starts_with("v_permlane")) {
-    line.modifier_if(i.bound_ctrl, "bound_ctrl:1");
-    return line.modifier("fi:1");
   } else if (i.op_sel) {
     unsigned bits = (i.op_sel & ((1u << row.sources) - 1)) | (i.op_sel >> 3 << row.sources);
     line.modifier(bit_list("op_sel", bits, row.sources + 1));

@@ -40,6 +40,7 @@ SimdLevel chosen_level() {
   level::fill_valu_sdwa(table);           \
   level::fill_valu_transcendental(table); \
   level::fill_mfma(table);                \
+  level::fill_mfma_integer(table);        \
   level::fill_lds(table);                 \
   level::fill_vmem(table)
 

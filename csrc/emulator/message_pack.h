@@ -14,7 +14,7 @@ struct MessagePackValue {
   Kind kind = Kind::nil;
   int64_t integer = 0;  // also a boolean
   double real = 0;
-  std::string text;  // also binary data
+  std::string text;                     // also binary data
   std::vector<MessagePackValue> array;  // of a map, its values
   std::vector<std::string> keys;        // of a map, one a value; keys other than text are dropped
 

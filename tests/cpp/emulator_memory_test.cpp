@@ -412,13 +412,13 @@ void buffer_access(SimdLevel level) {
   m.v(0)[3] = 0;
   expect_throw<EmulationError>([&] { m.run(buffer(Op::buffer_load_dword, vector_operand(4))); },
                                "num_records 2147483646", "a buffer load that faults");
-  m.wave.sgpr[9] |= 16u << 16;
+  m.wave.sgpr[9] |= 1u << 31;
   expect_throw<EmulationError>([&] { m.run(buffer(Op::buffer_load_dword, vector_operand(4))); },
-                               "stride", "a structured buffer");
+                               "swizzled", "a swizzled buffer");
   m.set_buffer(data.data(), 64);
   Instruction indexed = buffer(Op::buffer_load_dword, vector_operand(4));
   indexed.idxen = true;
-  expect_throw<EmulationError>([&] { m.run(indexed); }, "idxen", "a buffer index");
+  expect_throw<EmulationError>([&] { m.run(indexed); }, "idxen", "a buffer index without a stride");
 }
 
 void global_atomics(SimdLevel level) {

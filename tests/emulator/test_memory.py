@@ -52,6 +52,24 @@ def test_buffer_larger_than_its_memory_is_an_error(code: Code) -> None:
         launch(code("memory"), "buffer_loads", 1, 64, {"x": x, "out": out, "bytes": np.uint32(256)})
 
 
+@pytest.mark.parametrize(("stride", "records"), [(4, 64), (4, 50), (12, 40), (20, 0)])
+def test_indexed_buffers(code: Code, stride: int, records: int) -> None:
+    x = np.arange(1, 64 * stride + 33, dtype=np.uint8)
+    target = np.full(64 * stride, 255, np.uint8)
+    out = np.zeros((3, 64), np.uint32)
+    arguments = {"x": x, "out": out, "target": target}
+    arguments |= {"stride": np.uint32(stride), "records": np.uint32(records)}
+    launch(code("memory"), "buffer_indexed", 1, 64, arguments)
+    lane = np.arange(64)
+    for got, offset in zip(out, (0, 4, 8 + 4 * (lane % 4)), strict=True):
+        at = (lane * stride + offset)[:, None] + np.arange(4)
+        expected = np.where(lane < records, x[at].copy().view(np.uint32)[:, 0], 0)
+        np.testing.assert_array_equal(got, expected)
+    written = np.full((64, stride), 255, np.uint8)
+    written[:records, :4] = lane[:records, None].astype(np.uint32).view(np.uint8)
+    np.testing.assert_array_equal(target, written.ravel())
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_atomics_of_many_workgroups_lose_nothing(code: Code, threads: int) -> None:
     before = _C.thread_count()

@@ -36,6 +36,30 @@ KERNEL buffer_small(const uint8_t* x, uint8_t* out, uint32_t bytes) {
   __builtin_amdgcn_raw_buffer_store_b8((uint8_t)(byte + 3), target, 128 + lane, 0, 0);
 }
 
+// Lane l reads record l (plus 4 bytes, plus voffset) of a buffer with a stride, and writes to
+// record l of another. Records from `records` on read as 0 and are not written.
+KERNEL buffer_indexed(const uint32_t* x, uint32_t* out, uint32_t* target, uint32_t stride,
+                      uint32_t records) {
+  const auto from = (uint64_t)x, to = (uint64_t)target;
+  const u32x4 source = {(uint32_t)from, (uint32_t)(from >> 32) | stride << 16, records, 0x20000};
+  const u32x4 sink = {(uint32_t)to, (uint32_t)(to >> 32) | stride << 16, records, 0x20000};
+  const uint32_t lane = lane_id();
+  const u32x2 index_and_offset = {lane, 8 + 4 * (lane % 4)};
+  uint32_t plain, shifted, both;
+  asm volatile(
+      "buffer_load_dword %0, %3, %5, 0 idxen\n"
+      "buffer_load_dword %1, %3, %5, 0 idxen offset:4\n"
+      "buffer_load_dword %2, %4, %5, 0 idxen offen\n"
+      "buffer_store_dword %3, %3, %6, 0 idxen\n"
+      "s_waitcnt vmcnt(0)"
+      : "=&v"(plain), "=&v"(shifted), "=&v"(both)
+      : "v"(lane), "v"(index_and_offset), "s"(source), "s"(sink)
+      : "memory");
+  out[lane] = plain;
+  out[64 + lane] = shifted;
+  out[128 + lane] = both;
+}
+
 // Every thread of every workgroup adds 1 to out[thread % cells] and to out_bf16[thread % cells].
 KERNEL atomics(float* out, uint32_t* out_bf16, uint32_t cells) {
   using bf16x2 = short __attribute__((ext_vector_type(2)));

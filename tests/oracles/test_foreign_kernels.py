@@ -20,15 +20,9 @@ pytest.importorskip(
 )
 
 from oracles import aiter_kernels
-from oracles.foreign_kernels import (
-    CASES,
-    RAGGED,
-    Case,
-    Outcome,
-    Schedule,
-    aiter_backward,
-    aiter_forward,
-)
+from oracles.attention_cases import aiter_backward, aiter_forward
+from oracles.case import Case, Outcome, Schedule
+from oracles.foreign_kernels import CASES, RAGGED
 
 # What the hardware's timing gives aiter's causal kernels: no wave runs far ahead.
 CLOSE = [(1, False), (50, False), (100, False), (100, True)]

@@ -21,7 +21,7 @@ pytest.importorskip(
 )
 
 from oracles import triton_kernels
-from oracles.foreign_kernels import INPUTS, SIZES, inputs, sizes
+from oracles.attention_cases import INPUTS, SIZES, inputs, sizes
 from oracles.reference import judge, make_problem
 from oracles.triton_code import Compiled, compile_kernel
 

@@ -197,9 +197,9 @@ def attention_forward(
 @triton.jit
 def gemm(
     a, b, c, rows, columns, depth,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    SUM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """c[rows, columns] = a[rows, depth] @ b[depth, columns], bf16 with fp32 accumulation.
+    """c[rows, columns] = a[rows, depth] @ b[depth, columns], summed in the type SUM.
 
     depth must be a multiple of BLOCK_K. Grid (blocks of rows, blocks of columns).
     """
@@ -207,12 +207,12 @@ def gemm(
     column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     row_mask, column_mask = row[:, None] < rows, column[None, :] < columns
     inner = tl.arange(0, BLOCK_K)
-    total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    total = tl.zeros([BLOCK_M, BLOCK_N], SUM)
     for begin in range(0, depth, BLOCK_K):
         at_a = row[:, None] * depth + (begin + inner)[None, :]
         at_b = (begin + inner)[:, None] * columns + column[None, :]
-        a_tile = tl.load(a + at_a, row_mask, other=0.0)
-        b_tile = tl.load(b + at_b, column_mask, other=0.0)
-        total = tl.dot(a_tile, b_tile, total)
+        a_tile = tl.load(a + at_a, row_mask, other=0)
+        b_tile = tl.load(b + at_b, column_mask, other=0)
+        total = tl.dot(a_tile, b_tile, total, out_dtype=SUM)
     at_c = row[:, None] * columns + column[None, :]
-    tl.store(c + at_c, total.to(tl.bfloat16), row_mask & column_mask)
+    tl.store(c + at_c, total.to(c.dtype.element_ty), row_mask & column_mask)

@@ -31,6 +31,7 @@ HandlerTable handlers_for(SimdLevel level);
   void fill_valu_sdwa(HandlerTable&);           \
   void fill_valu_transcendental(HandlerTable&); \
   void fill_mfma(HandlerTable&);                \
+  void fill_mfma_integer(HandlerTable&);        \
   void fill_lds(HandlerTable&);                 \
   void fill_vmem(HandlerTable&);                \
   }

@@ -64,12 +64,7 @@ void write2(const Instruction& instruction, Wave& wave) {
                    registers(instruction, wave, instruction.src[2], Access::kRegisters));
 }
 
-using U16x8 = uint16_t __attribute__((vector_size(16)));
-
-// In each group of 16 lanes, lane q receives as element j what lane 4 * j + q / 4 addresses as
-// element q % 4: with the 64 elements numbered in lane order, element j of lane q is 16 * j + q.
-// A register holds elements 2r and 2r + 1, so it interleaves two runs of 16 elements.
-void read_b64_tr_b16(const Instruction& instruction, Wave& wave) {
+LdsAddresses transposed_addresses(const Instruction& instruction, const Wave& wave) {
   if (wave.exec() != kAllLanes) {
     unsupported(instruction, "a transposed read with inactive lanes, whose result is undefined");
   }
@@ -77,6 +72,16 @@ void read_b64_tr_b16(const Instruction& instruction, Wave& wave) {
   if (!addresses.all_inside(8)) {
     for (int lane = 0; lane < kLanes; ++lane) addresses.checked(wave, lane, 8, "read");
   }
+  return addresses;
+}
+
+using U16x8 = uint16_t __attribute__((vector_size(16)));
+
+// In each group of 16 lanes, lane q receives as element j what lane 4 * j + q / 4 addresses as
+// element q % 4: with the 64 elements numbered in lane order, element j of lane q is 16 * j + q.
+// A register holds elements 2r and 2r + 1, so it interleaves two runs of 16 elements.
+void read_b64_tr_b16(const Instruction& instruction, Wave& wave) {
+  const LdsAddresses addresses = transposed_addresses(instruction, wave);
   VectorRegister* to = registers(instruction, wave, instruction.dst, 2);
   for (int group = 0; group < kLanes; group += 16) {
     U16x8 pair[8];  // what two lanes address
@@ -92,6 +97,24 @@ void read_b64_tr_b16(const Instruction& instruction, Wave& wave) {
         const U16x8 high = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
         std::memcpy(to[r].lane + group + 8 * i, &low, sizeof(low));
         std::memcpy(to[r].lane + group + 8 * i + 4, &high, sizeof(high));
+      }
+    }
+  }
+}
+
+// As for 16 bits: with the 128 bytes of each group of 16 lanes numbered in lane order, byte j of
+// what lane q receives is byte 16 * j + q.
+void read_b64_tr_b8(const Instruction& instruction, Wave& wave) {
+  const LdsAddresses addresses = transposed_addresses(instruction, wave);
+  VectorRegister* to = registers(instruction, wave, instruction.dst, 2);
+  for (int group = 0; group < kLanes; group += 16) {
+    uint8_t bytes[8][16];
+    for (int i = 0; i < 16; ++i) std::memcpy(bytes[i / 2] + 8 * (i % 2), addresses(group + i), 8);
+    for (int lane = 0; lane < 16; ++lane) {
+      for (int r = 0; r < 2; ++r) {
+        uint32_t word = 0;
+        for (int j = 0; j < 4; ++j) word |= uint32_t{bytes[4 * r + j][lane]} << (8 * j);
+        to[r].lane[group + lane] = word;
       }
     }
   }
@@ -119,6 +142,7 @@ void fill_lds(HandlerTable& table) {
   table[Op::ds_read2_b64] = read2<Dwords<2>, 8>;
   table[Op::ds_read2st64_b64] = read2<Dwords<2>, 64 * 8>;
   table[Op::ds_read_b64_tr_b16] = read_b64_tr_b16;
+  table[Op::ds_read_b64_tr_b8] = read_b64_tr_b8;
 
   table[Op::ds_write_b8] = write<Part<uint8_t>>;
   table[Op::ds_write_b16] = write<Part<uint16_t>>;

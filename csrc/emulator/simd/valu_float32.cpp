@@ -35,6 +35,9 @@ void fill_valu_float32(HandlerTable& t) {
   t[Op::v_sub_f32] = map([](float a, float b) { return a - b; });
   t[Op::v_subrev_f32] = map([](float a, float b) { return b - a; });
   t[Op::v_mul_f32] = map([](float a, float b) { return a * b; });
+  t[Op::v_mul_legacy_f32] = map([](float a, float b) {
+    return select((a == 0) | (b == 0), 0.0f, a * b);  // whatever the other factor is
+  });
   t[Op::v_fma_f32] = map([](float a, float b, float c) { return fused(a, b, c); });
   // The assembler's operand order: D = S0 * S1 + S2 with the literal in S1 or S2.
   t[Op::v_fmaak_f32] = t[Op::v_fma_f32];

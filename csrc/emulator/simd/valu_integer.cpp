@@ -56,6 +56,51 @@ u32 permute(u32 high, u32 low, u32 selectors) {
          permute_byte(high, low, selectors, 2) | permute_byte(high, low, selectors, 3);
 }
 
+u32 distance(u32 a, u32 b) { return a > b ? a - b : b - a; }
+
+// Sum of the distances of four bytes; with `masked` of those only whose second byte is not 0.
+template <bool masked>
+u32 byte_distances(u32 a, u32 b) {
+  u32 sum = 0;
+  for (int shift = 0; shift < 32; shift += 8) {
+    const u32 reference = b >> shift & 0xff;
+    sum += masked && reference == 0 ? 0 : distance(a >> shift & 0xff, reference);
+  }
+  return sum;
+}
+
+// Sum of the products of fields of `bits` bits.
+template <int bits>
+i32 signed_dot(u32 a, u32 b) {
+  i32 sum = 0;
+  for (int unused = 0; unused < 32; unused += bits) {
+    sum += (static_cast<i32>(a << unused) >> (32 - bits)) *
+           (static_cast<i32>(b << unused) >> (32 - bits));
+  }
+  return sum;
+}
+template <int bits>
+u32 unsigned_dot(u32 a, u32 b) {
+  u32 sum = 0;
+  for (int unused = 0; unused < 32; unused += bits) {
+    sum += (a << unused >> (32 - bits)) * (b << unused >> (32 - bits));
+  }
+  return sum;
+}
+
+// VOP3P's dot products. Those of two halves have selects; only the default ones are supported.
+template <class F>
+Handler dot(F) {
+  return [](const Instruction& instruction, Wave& wave) {
+    Instruction plain = instruction;
+    const bool halves =
+        instruction.op == Op::v_dot2_i32_i16 || instruction.op == Op::v_dot2_u32_u16;
+    if (!halves || (instruction.op_sel & 3) == 0) plain.op_sel = 0;
+    if (halves && (instruction.op_sel_hi & 3) != 3) unsupported(instruction, "op_sel_hi");
+    map_handler<F, MapOptions{}>(plain, wave);
+  };
+}
+
 // Adds and subtracts saturate with the clamp modifier.
 template <class Plain, class Saturating>
 Handler map_with_clamp(Plain, Saturating) {
@@ -262,6 +307,45 @@ void fill_32(HandlerTable& t) {
   t[Op::v_cndmask_b32] = select_by_mask;
 }
 
+void fill_sums(HandlerTable& t) {
+  constexpr MapOptions kAccumulate{.accumulate = true};
+  t[Op::v_sad_u8] = map([](u32 a, u32 b, u32 c) { return byte_distances<false>(a, b) + c; });
+  t[Op::v_sad_hi_u8] =
+      map([](u32 a, u32 b, u32 c) { return (byte_distances<false>(a, b) << 16) + c; });
+  t[Op::v_msad_u8] = map([](u32 a, u32 b, u32 c) { return byte_distances<true>(a, b) + c; });
+  t[Op::v_sad_u16] = map([](u32 a, u32 b, u32 c) {
+    return distance(a & 0xffffu, b & 0xffffu) + distance(a >> 16, b >> 16) + c;
+  });
+  t[Op::v_sad_u32] = map([](u32 a, u32 b, u32 c) { return distance(a, b) + c; });
+
+  // Accumulation wraps: as unsigned numbers. Two products of 16 bits may wrap as well.
+  constexpr auto kDotI16 = [](u32 a, u32 b, u32 c) {
+    const auto product = [](u32 x, u32 y) {
+      return static_cast<u32>((static_cast<i32>(x) >> 16) * (static_cast<i32>(y) >> 16));
+    };
+    return product(a, b) + product(a << 16, b << 16) + c;
+  };
+  constexpr auto kDotI8 = [](u32 a, u32 b, u32 c) {
+    return static_cast<u32>(signed_dot<8>(a, b)) + c;
+  };
+  constexpr auto kDotI4 = [](u32 a, u32 b, u32 c) {
+    return static_cast<u32>(signed_dot<4>(a, b)) + c;
+  };
+  t[Op::v_dot2_i32_i16] = dot(kDotI16);
+  t[Op::v_dot2_u32_u16] = dot([](u32 a, u32 b, u32 c) { return unsigned_dot<16>(a, b) + c; });
+  t[Op::v_dot4_i32_i8] = dot(kDotI8);
+  t[Op::v_dot4_u32_u8] = dot([](u32 a, u32 b, u32 c) { return unsigned_dot<8>(a, b) + c; });
+  t[Op::v_dot8_i32_i4] = dot(kDotI4);
+  t[Op::v_dot8_u32_u4] = dot([](u32 a, u32 b, u32 c) { return unsigned_dot<4>(a, b) + c; });
+  t[Op::v_dot2c_i32_i16] = map<kAccumulate>(kDotI16);
+  t[Op::v_dot4c_i32_i8] = map<kAccumulate>(kDotI8);
+  t[Op::v_dot8c_i32_i4] = map<kAccumulate>(kDotI4);
+  t[Op::v_sat_pk_u8_i16] = map([](u32 a) {
+    const u32 low = static_cast<u32>(limit(static_cast<i32>(a << 16) >> 16, 0, 255));
+    return U16{low | static_cast<u32>(limit(static_cast<i32>(a) >> 16, 0, 255)) << 8};
+  });
+}
+
 void fill_carry(HandlerTable& t) {
   t[Op::v_add_co_u32] = with_carry<false>([](u64 a, u64 b, u64) { return a + b; });
   t[Op::v_addc_co_u32] = with_carry<true>([](u64 a, u64 b, u64 c) { return a + b + c; });
@@ -324,6 +408,7 @@ void fill_16(HandlerTable& t) {
 
 void fill_valu_integer(HandlerTable& table) {
   fill_32(table);
+  fill_sums(table);
   fill_carry(table);
   fill_64(table);
   fill_16(table);

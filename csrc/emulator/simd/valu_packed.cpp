@@ -222,6 +222,9 @@ void fill_integer(HandlerTable& t) {
   t[Op::v_pk_add_i16] = t[Op::v_pk_add_u16];
   t[Op::v_pk_sub_i16] = t[Op::v_pk_sub_u16];
   t[Op::v_pk_mul_lo_u16] = packed_16([](U16 a, U16 b) { return U16{a.value * b.value}; });
+  t[Op::v_pk_mad_u16] =
+      packed_16([](U16 a, U16 b, U16 c) { return U16{a.value * b.value + c.value}; });
+  t[Op::v_pk_mad_i16] = t[Op::v_pk_mad_u16];  // the low 16 bits do not depend on the signs
   t[Op::v_pk_lshlrev_b16] = packed_16([](U16 a, U16 b) { return U16{b.value << (a.value & 15)}; });
   t[Op::v_pk_lshrrev_b16] = packed_16([](U16 a, U16 b) { return U16{b.value >> (a.value & 15)}; });
   t[Op::v_pk_ashrrev_i16] = packed_16([](U16 a, I16 b) { return I16{b.value >> (a.value & 15)}; });

@@ -67,6 +67,9 @@ void fill_valu_transcendental(HandlerTable& t) {
   t[Op::v_rsq_f16] = map([](F16 a) { return half(1.0 / __builtin_sqrt(double{a.value})); });
   t[Op::v_sqrt_f16] = map([](F16 a) { return half(__builtin_sqrt(double{a.value})); });
 
+  t[Op::v_sin_f16] = map([](F16 a) { return F16{sine(a.value)}; });
+  t[Op::v_cos_f16] = map([](F16 a) { return F16{cosine(a.value)}; });
+
   t[Op::v_rcp_f64] = map([](double a) { return 1.0 / a; });
   t[Op::v_rsq_f64] = map([](double a) { return 1.0 / __builtin_sqrt(a); });
   t[Op::v_sqrt_f64] = map([](double a) { return __builtin_sqrt(a); });
