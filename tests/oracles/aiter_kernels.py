@@ -58,14 +58,15 @@ def download(folder: Path) -> None:
     """Fetches the wheel with pip and leaves the code objects in `folder`."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--pre", "--quiet"]
-        command += ["--only-binary=:all:", "--retries=1", "--timeout=20", "--no-cache-dir"]
-        done = subprocess.run(
-            [*command, f"--dest={scratch}", REQUIREMENT],
-            capture_output=True, text=True, check=False, timeout=240,
-        )  # fmt: skip
-        if done.returncode != 0:
-            reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise Unavailable(f"pip cannot download {REQUIREMENT} (offline?): {reason}")
+        command += ["--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"]
+        command += ["--retries=1", "--timeout=20", f"--dest={scratch}", REQUIREMENT]
+        try:
+            subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+        except subprocess.SubprocessError as failure:
+            lines = (getattr(failure, "stderr", None) or str(failure)).strip().splitlines()
+            raise Unavailable(
+                f"pip cannot download {REQUIREMENT} (offline?): {lines[-1]}"
+            ) from failure
         (wheel,) = Path(scratch).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             members = {Path(name).name: name for name in archive.namelist() if "/gfx950/" in name}
@@ -76,19 +77,33 @@ def download(folder: Path) -> None:
 
 
 @cache
-def code_object(stem: str) -> bytes:
-    """The ELF file of one of OBJECTS. Raises Unavailable where it is not cached and there is no
-    network."""
-    folder = cache_folder()
+def why_missing(folder: Path) -> str:
+    """Sees to it that the code objects are in `folder`; says why where that cannot be.
+
+    Cached, so that a session without network waits for it once.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.co" for name in OBJECTS]
     with (folder / "lock").open("w") as lock:  # test processes share the folder
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not all(map(is_intact, paths)):
-            download(folder)
+            try:
+                download(folder)
+            except Unavailable as reason:
+                return str(reason)
     damaged = [path.name for path in paths if not is_intact(path)]
     if damaged:
         raise RuntimeError(f"{REQUIREMENT} holds other code objects than expected: {damaged}")
+    return ""
+
+
+def code_object(stem: str) -> bytes:
+    """The ELF file of one of OBJECTS. Raises Unavailable where it is not cached and there is no
+    network."""
+    folder = cache_folder()
+    reason = why_missing(folder)
+    if reason:
+        raise Unavailable(reason)
     return (folder / f"{stem}.co").read_bytes()
 
 

@@ -37,7 +37,7 @@ class Case:
     load: Callable[[], Object]  # may raise aiter_kernels.Unavailable
     run: Callable[[Schedule], Outcome]
     # Wrong when a wave runs far ahead of the others: aiter's causal kernels do two tiles in one
-    # workgroup with no barrier between the last LDS read of one and the first LDS-DMA of the next.
+    # workgroup with no barrier between the last LDS reads of one and the first writes of the next.
     races: bool = False
 
 

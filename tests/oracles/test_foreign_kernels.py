@@ -69,3 +69,10 @@ def test_decoder_agrees_with_llvm(case: Case, tmp_path: Path) -> None:
     except aiter_kernels.Unavailable as reason:
         pytest.skip(str(reason))
     assert listing.compare(elf, kernel, tmp_path) > 50
+
+
+def test_without_network_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MHA_SINK_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(aiter_kernels.Unavailable, match=r"amd-aiter==\S+ \(offline\?\)"):
+        aiter_kernels.code_object("fwd_hd128_bf16")
