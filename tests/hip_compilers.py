@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
-import zipfile
 from pathlib import Path
+
+import wheels
+from wheels import Unavailable
 
 TESTS = Path(__file__).parent
 INSTALLED = ("clang++", "clang++-23", "clang++-22", "clang++-21", "clang++-20")
 # ziglang wheels by the LLVM that they carry: the oldest supported, which ROCm 7.0 is built on, and
 # what is between it and the pinned wheel's 22.
 WHEELS = {"LLVM 20": "0.15.2", "LLVM 21": "0.16.0"}
-
-
-class Unavailable(Exception):
-    """Why a compiler cannot be had; the tests that need it skip."""
 
 
 def cmake() -> str:
@@ -67,36 +62,6 @@ def write_script(path: Path, text: str) -> Path:
 
 
 def zig_of_wheel(version: str) -> Path:
-    """The zig of that ziglang wheel, fetched once into $MHA_SINK_CACHE or the user's cache."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(os.environ.get("MHA_SINK_CACHE") or home / "mha_sink") / f"ziglang-{version}"
-    folder.mkdir(parents=True, exist_ok=True)
-    zig = folder / "ziglang" / "zig"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not zig.exists():
-            _unpack_zig(version, folder)
-    return zig
-
-
-def _unpack_zig(version: str, folder: Path) -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        requirement = f"ziglang=={version}"
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet"]
-        command += ["--only-binary=:all:", "--retries=1", "--timeout=20", "--no-cache-dir"]
-        done = subprocess.run(
-            [*command, f"--dest={scratch}", requirement],
-            capture_output=True, text=True, check=False, timeout=240,
-        )  # fmt: skip
-        if done.returncode != 0:
-            reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise Unavailable(f"pip cannot download {requirement} (offline?): {reason}")
-        (wheel,) = Path(scratch).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            # clang's own headers; the rest of lib is zig's standard library.
-            archive.extractall(
-                folder, [n for n in archive.namelist() if n.startswith("ziglang/lib/include/")]
-            )
-            temporary = Path(archive.extract("ziglang/zig", Path(scratch)))
-            temporary.chmod(0o755)
-            shutil.move(temporary, folder / "ziglang" / "zig")
+    """The zig of that ziglang wheel, with clang's own headers beside it."""
+    folder = wheels.files(f"ziglang=={version}", "ziglang/zig", "ziglang/lib/include/*")
+    return folder / "ziglang" / "zig"

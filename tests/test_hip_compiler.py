@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import hip_compilers
+from wheels import Unavailable
 
 SCRIPT = Path(__file__).parent.parent / "cmake" / "HipCompiler.cmake"
 
@@ -65,7 +66,7 @@ def clang(machine: Machine) -> str:
     """The command line of a clang that compiles for gfx950."""
     try:
         return hip_compilers.any_clang(machine.folder / "clang")
-    except hip_compilers.Unavailable as reason:
+    except Unavailable as reason:
         pytest.skip(str(reason))
 
 

@@ -17,8 +17,8 @@ import torch
 
 import hip_compilers
 from emulated import elf_sections
-from hip_compilers import Unavailable
 from mha_sink import _C
+from wheels import Unavailable
 
 pytestmark = pytest.mark.skipif(
     "MHA_SINK_BUILD_DIR" not in os.environ,

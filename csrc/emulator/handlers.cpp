@@ -58,8 +58,10 @@ std::string_view to_string(SimdLevel level) {
 }
 
 bool supported(SimdLevel level) {
-#ifdef MHA_SINK_X86_LEVELS
+#ifdef MHA_SINK_SIMD_v3
   if (level == SimdLevel::v3) return __builtin_cpu_supports("x86-64-v3");
+#endif
+#ifdef MHA_SINK_SIMD_v4
   if (level == SimdLevel::v4) return __builtin_cpu_supports("x86-64-v4");
 #endif
   return level == SimdLevel::baseline;
@@ -67,17 +69,19 @@ bool supported(SimdLevel level) {
 
 HandlerTable handlers_for(SimdLevel level) {
   if (!supported(level)) {
-    throw EmulationError("this processor cannot run the x86-64-" + std::string(to_string(level)) +
-                         " instruction families");
+    throw EmulationError("this build on this processor has no x86-64-" +
+                         std::string(to_string(level)) + " instruction families");
   }
   HandlerTable table;
   fill_salu(table);
   fill_smem(table);
-#ifdef MHA_SINK_X86_LEVELS
+#ifdef MHA_SINK_SIMD_v4
   if (level == SimdLevel::v4) {
     MHA_SINK_FILL_FAMILIES(v4);
     return table;
   }
+#endif
+#ifdef MHA_SINK_SIMD_v3
   if (level == SimdLevel::v3) {
     MHA_SINK_FILL_FAMILIES(v3);
     return table;

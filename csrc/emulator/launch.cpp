@@ -18,6 +18,8 @@ constexpr uint32_t kMaxLdsBytes = 160 * 1024;
 constexpr uint64_t kMaxGridItems = UINT32_MAX, kMaxWorkgroups = uint64_t{1} << 40;
 // Per lane. A workgroup of 1024 work-items then needs 64 MiB.
 constexpr uint32_t kMaxScratchBytes = 64 * 1024;
+// Far more than the few hundred bytes of any kernel; a damaged object may ask for 4 GiB.
+constexpr uint32_t kMaxKernargBytes = 64 * 1024;
 // At 10 M instructions a second: minutes, beyond any wave of a kernel that ends.
 constexpr uint64_t kDefaultMaxInstructions = 4'000'000'000;
 
@@ -58,6 +60,10 @@ void check_resources(const Kernel& kernel, const LaunchSpec& spec) {
   if (kernel.scratch_bytes > kMaxScratchBytes) {
     fail(kernel, std::to_string(kernel.scratch_bytes) + " bytes of scratch a lane; at most " +
                      std::to_string(kMaxScratchBytes) + " can be emulated");
+  }
+  if (kernel.kernarg_bytes > kMaxKernargBytes) {
+    fail(kernel, std::to_string(kernel.kernarg_bytes) + " bytes of kernel arguments; at most " +
+                     std::to_string(kMaxKernargBytes) + " can be emulated");
   }
   if (kernel.mode.round != 0) {
     fail(kernel, "rounding mode " + std::to_string(kernel.mode.round) +

@@ -1,29 +1,23 @@
 """AMD's hand-written gfx950 attention kernels, taken from the amd-aiter wheel on PyPI.
 
-The wheel (MIT, 40 MB) is fetched once; four of its code objects stay in a cache folder, and none of
-its Python is installed or run.
+The wheel (MIT, 40 MB) is fetched once; four of its code objects stay in a cache folder.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
-import subprocess
-import sys
-import tempfile
-import zipfile
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+import wheels
 from emulated import Array, launch
 from mha_sink import _C
 
 REQUIREMENT = "amd-aiter==0.1.7.post2.dev18"
-# SHA-256 of aiter_meta/hsa/gfx950/fmha_v3_{fwd,bwd}/<name>.co in that wheel.
+FOLDER = "aiter_meta/hsa/gfx950/fmha_v3_[fb]wd"
+# SHA-256 of <name>.co in one of the two folders of that wheel.
 OBJECTS = {
     "fwd_hd128_bf16": "0db3e1b8fbd078c628f79dccf0641129cc0d14b18e3273733f384c0427250183",
     "fwd_hd128_bf16_causal": "bb2ba1c81baec331fc1a5fc7e7b16a0e773131e368baf3624a2ca0a2ac543000",
@@ -40,71 +34,14 @@ BACKWARD_KEYS, BACKWARD_THREADS = 256, 256
 LOG2E = np.float32(1.4426950408889634)
 
 
-class Unavailable(Exception):
-    """Why the code objects cannot be had; the tests that need them skip."""
-
-
-def cache_folder() -> Path:
-    """$MHA_SINK_CACHE, or mha_sink in the user's cache folder."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("MHA_SINK_CACHE") or home / "mha_sink") / "amd-aiter"
-
-
-def is_intact(path: Path) -> bool:
-    return path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == OBJECTS[path.stem]
-
-
-def download(folder: Path) -> None:
-    """Fetches the wheel with pip and leaves the code objects in `folder`."""
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--pre", "--quiet"]
-        command += ["--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"]
-        command += ["--retries=1", "--timeout=20", f"--dest={scratch}", REQUIREMENT]
-        try:
-            subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
-        except subprocess.SubprocessError as failure:
-            lines = (getattr(failure, "stderr", None) or str(failure)).strip().splitlines()
-            raise Unavailable(
-                f"pip cannot download {REQUIREMENT} (offline?): {lines[-1]}"
-            ) from failure
-        (wheel,) = Path(scratch).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            members = {Path(name).name: name for name in archive.namelist() if "/gfx950/" in name}
-            for stem in OBJECTS:
-                temporary = folder / f"{stem}.part"
-                temporary.write_bytes(archive.read(members[f"{stem}.co"]))
-                temporary.replace(folder / f"{stem}.co")
-
-
-@cache
-def why_missing(folder: Path) -> str:
-    """Sees to it that the code objects are in `folder`; says why where that cannot be.
-
-    Cached, so that a session without network waits for it once.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.co" for name in OBJECTS]
-    with (folder / "lock").open("w") as lock:  # test processes share the folder
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not all(map(is_intact, paths)):
-            try:
-                download(folder)
-            except Unavailable as reason:
-                return str(reason)
-    damaged = [path.name for path in paths if not is_intact(path)]
-    if damaged:
-        raise RuntimeError(f"{REQUIREMENT} holds other code objects than expected: {damaged}")
-    return ""
-
-
 def code_object(stem: str) -> bytes:
-    """The ELF file of one of OBJECTS. Raises Unavailable where it is not cached and there is no
-    network."""
-    folder = cache_folder()
-    reason = why_missing(folder)
-    if reason:
-        raise Unavailable(reason)
-    return (folder / f"{stem}.co").read_bytes()
+    """The ELF file of one of OBJECTS. Raises wheels.Unavailable."""
+    folder = wheels.files(REQUIREMENT, *(f"{FOLDER}/{name}.co" for name in OBJECTS))
+    (path,) = folder.glob(f"{FOLDER}/{stem}.co")
+    elf = path.read_bytes()
+    if hashlib.sha256(elf).hexdigest() != OBJECTS[stem]:
+        raise RuntimeError(f"{path} is not what {REQUIREMENT} holds: remove it")
+    return elf
 
 
 class Loaded(NamedTuple):

@@ -34,7 +34,7 @@ class Object(NamedTuple):
 class Case:
     name: str
     size: str
-    load: Callable[[], Object]  # may raise aiter_kernels.Unavailable
+    load: Callable[[], Object]  # may raise wheels.Unavailable
     run: Callable[[Schedule], Outcome]
     # Wrong when a wave runs far ahead of the others: aiter's causal kernels do two tiles in one
     # workgroup with no barrier between the last LDS reads of one and the first writes of the next.

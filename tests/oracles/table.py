@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from oracles.aiter_kernels import Unavailable
 from oracles.case import Case, Outcome
 from oracles.foreign_kernels import CASES
+from wheels import Unavailable
 
 # The fastest of this many runs; the others show what else the machine was doing.
 RUNS = 3

@@ -23,6 +23,7 @@ from oracles import aiter_kernels
 from oracles.attention_cases import aiter_backward, aiter_forward
 from oracles.case import Case, Outcome, Schedule
 from oracles.foreign_kernels import CASES, RAGGED
+from wheels import Unavailable
 
 # What the hardware's timing gives aiter's causal kernels: no wave runs far ahead.
 CLOSE = [(1, False), (50, False), (100, False), (100, True)]
@@ -31,7 +32,7 @@ CLOSE = [(1, False), (50, False), (100, False), (100, True)]
 def run(case: Case, schedule: Schedule) -> Outcome:
     try:
         return case.run(schedule)
-    except aiter_kernels.Unavailable as reason:
+    except Unavailable as reason:
         pytest.skip(str(reason))
 
 
@@ -66,7 +67,7 @@ def test_known_race_shows(case: Case, output: str, schedule: tuple[int, bool]) -
 def test_decoder_agrees_with_llvm(case: Case, tmp_path: Path) -> None:
     try:
         elf, kernel = case.load()
-    except aiter_kernels.Unavailable as reason:
+    except Unavailable as reason:
         pytest.skip(str(reason))
     assert listing.compare(elf, kernel, tmp_path) > 50
 
@@ -74,5 +75,5 @@ def test_decoder_agrees_with_llvm(case: Case, tmp_path: Path) -> None:
 def test_without_network_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MHA_SINK_CACHE", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(aiter_kernels.Unavailable, match=r"amd-aiter==\S+ \(offline\?\)"):
+    with pytest.raises(Unavailable, match=r"amd-aiter==\S+ \(offline\?\)"):
         aiter_kernels.code_object("fwd_hd128_bf16")
