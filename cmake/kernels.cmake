@@ -19,8 +19,25 @@ set(MHA_SINK_KERNELS
     mha_dq_dk_dv_fp16_hd192x128
     mha_dq_dk_dv_fp16_hd192
     mha_dq_dk_dv_fp16_hd256
+    mha_dq_bf16_hd32
+    mha_dq_bf16_hd64
+    mha_dq_bf16_hd96
+    mha_dq_bf16_hd128
+    mha_dq_bf16_hd160
+    mha_dq_bf16_hd192x128
+    mha_dq_bf16_hd192
+    mha_dq_bf16_hd256
+    mha_dq_fp16_hd32
+    mha_dq_fp16_hd64
+    mha_dq_fp16_hd96
+    mha_dq_fp16_hd128
+    mha_dq_fp16_hd160
+    mha_dq_fp16_hd192x128
+    mha_dq_fp16_hd192
+    mha_dq_fp16_hd256
     mha_convert_dq_bf16
     mha_convert_dq_fp16
+    mha_prepare_sequences
     mha_reduce_d_sink)
 
 # Compiles the list and adds a source to `target` that defines mha_sink::embedded_kernels().

@@ -46,9 +46,11 @@ float mha_bwd_binding(const MhaBwdCall& call, const py::object& workspace_alloc,
 }
 
 int64_t workspace_bytes(int64_t batch, int64_t seqlen_q, int64_t seqlen_k, int64_t nhead_q,
-                        int64_t nhead_k, int64_t hdim) {
-  checks::check_sizes("bf16", batch, seqlen_q, seqlen_k, nhead_q, nhead_k, hdim, hdim);
-  return plan_mha_bwd_workspace(batch, nhead_q, seqlen_q, hdim).bytes;
+                        int64_t nhead_k, int64_t hdim, bool packed, bool deterministic) {
+  const MhaBwdSizes sizes{"bf16",   packed,  deterministic, batch, seqlen_q,
+                          seqlen_k, nhead_q, nhead_k,       hdim,  hdim};
+  checks::check_sizes(sizes);
+  return plan_mha_bwd_workspace(sizes).bytes;
 }
 
 py::dict build_info_dict() {
@@ -85,6 +87,13 @@ void bind_call(py::module_& module) {
       .def_readwrite("v", &MhaBwdCall::v)
       .def_readwrite("out", &MhaBwdCall::out)
       .def_readwrite("softmax_lse", &MhaBwdCall::softmax_lse)
+      .def_readwrite("dlse", &MhaBwdCall::dlse)
+      .def_readwrite("cu_seqlens_q", &MhaBwdCall::cu_seqlens_q)
+      .def_readwrite("cu_seqlens_k", &MhaBwdCall::cu_seqlens_k)
+      .def_readwrite("cu_seqlens_q_padded", &MhaBwdCall::cu_seqlens_q_padded)
+      .def_readwrite("cu_seqlens_k_padded", &MhaBwdCall::cu_seqlens_k_padded)
+      .def_readwrite("max_seqlen_q", &MhaBwdCall::max_seqlen_q)
+      .def_readwrite("max_seqlen_k", &MhaBwdCall::max_seqlen_k)
       .def_readwrite("dropout_p", &MhaBwdCall::dropout_p)
       .def_readwrite("softmax_scale", &MhaBwdCall::softmax_scale)
       .def_readwrite("is_causal", &MhaBwdCall::is_causal)
@@ -119,7 +128,18 @@ PYBIND11_MODULE(_C, module) {
   module.def("mha_bwd", &mha_bwd_binding, py::arg("call"), py::arg("workspace_alloc"),
              py::arg("stream") = 0, py::arg("timed") = false);
   module.def("mha_bwd_workspace_bytes", &workspace_bytes, py::arg("batch"), py::arg("seqlen_q"),
-             py::arg("seqlen_k"), py::arg("nhead_q"), py::arg("nhead_k"), py::arg("hdim"));
+             py::arg("seqlen_k"), py::arg("nhead_q"), py::arg("nhead_k"), py::arg("hdim"),
+             py::arg("packed") = false, py::arg("deterministic") = false);
+  module.def(
+      "check_cu_seqlens",
+      [](const MhaBwdCall& call, const std::vector<int32_t>& q, const std::vector<int32_t>& k,
+         const std::optional<std::vector<int32_t>>& q_padded,
+         const std::optional<std::vector<int32_t>>& k_padded) {
+        const std::vector<int32_t> none;
+        check_cu_seqlens(call, q, k, q_padded ? *q_padded : none, k_padded ? *k_padded : none);
+      },
+      py::arg("call"), py::arg("cu_seqlens_q"), py::arg("cu_seqlens_k"),
+      py::arg("cu_seqlens_q_padded") = py::none(), py::arg("cu_seqlens_k_padded") = py::none());
   module.def("build_info", &build_info_dict);
   bind_device(module);
   bind_emulator(module, error);

@@ -5,7 +5,9 @@ python tests/rocm_scenarios.py NAME FOLDER
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ import torch
 import mha_sink
 from fake_rocm import FakeHip
 from mha_sink import _C, _devices, _tensors, cli
-from mha_sink.testing import Case, check, expected, make_inputs, run_guarded
+from mha_sink.testing import Case, case, check, expected, make_inputs, run_guarded
 
 # Several tiles of queries and keys, heads in a group, a second batch.
 SHAPE = Case("rocm", 2, 113, 203, 4, 2, 64, causal=True)
@@ -69,6 +71,58 @@ def graph_capture(folder: Path) -> None:
     run_guarded(inputs, mha_bwd=mha_sink.mha_bwd)
     assert fake.pending(stream) == 0
     assert fake.end_capture(0, stream) == 0, "nothing illegal in the capture"
+
+
+def packed_sequences(folder: Path) -> None:
+    """Lengths stay on the device: nothing waits for them, and nothing trusts them."""
+    inputs = make_inputs(case("packed/padded"))
+    emulated = run_guarded(inputs)
+    fake = FakeHip()
+    stream = fake.stream(1)
+    fake.use_for_torch(1, stream)
+
+    def on_device(**arguments):
+        results = mha_sink.mha_varlen_bwd(**arguments)
+        assert results[1].isnan().all(), "the call does not wait"
+        fake.synchronize(1, stream)
+        return results
+
+    written = run_guarded(inputs, mha_bwd=on_device)
+    for name, x in emulated.items():
+        assert torch.equal(written[name], x), name
+    fake.begin_capture(1, stream)
+    mha_varlen_bwd(inputs)
+    assert fake.end_capture(1, stream) == 0, "nothing illegal in the capture"
+
+
+def wrong_lengths(folder: Path) -> None:
+    """Unchecked, they keep to the tensors, which the fake watches; checked, nothing is launched."""
+    inputs = make_inputs(case("packed/padded"))
+    fake = FakeHip()
+    stream = fake.stream(1)
+    fake.use_for_torch(1, stream)
+    least, most = -(2**31), 2**31 - 1
+    for values in (
+        (0, 70, 30, 90), (5, 6, 7, 8), (0, 0, 0, 1000), (0, -9, 200, 3), (most, 0, most, 0),
+        (least, most, least, most), (100, 50, 20, 0), (least,) * 4, (most,) * 4,
+    ):  # fmt: skip
+        lengths = torch.tensor(values, dtype=torch.int32)
+        for names in (("cu_seqlens_q",), ("cu_seqlens_k_padded",), inputs.packing._fields):
+            wrong = dataclasses.replace(
+                inputs, packing=inputs.packing._replace(**dict.fromkeys(names, lengths))
+            )
+            for deterministic in (False, True):
+                mha_varlen_bwd(wrong, deterministic)
+                fake.synchronize(1, stream)
+            launches = fake.calls("hipModuleLaunchKernel")
+            os.environ["MHA_SINK_CHECK"] = "1"
+            message = error_of(lambda: mha_varlen_bwd(wrong))  # noqa: B023
+            del os.environ["MHA_SINK_CHECK"]
+            assert message.startswith("cu_seqlens_"), message
+            assert fake.calls("hipModuleLaunchKernel") == launches
+    os.environ["MHA_SINK_CHECK"] = "1"
+    mha_varlen_bwd(inputs)
+    fake.synchronize(1, stream)
 
 
 def failures(folder: Path) -> None:
@@ -135,13 +189,21 @@ def selftest(folder: Path) -> None:
     report = run_selftest(folder, 0, "rocm:1")
     assert report["first_failure"] == ""
     assert report["device"]["name"] == "cuda:1 (Fake MI350X)"
-    assert [test["case"] for test in report["tests"]] == ["bf16_hd32-full", "bf16_hd32-causal"]
+    kernels = {
+        test["case"]: [launch["kernel"] for launch in test["launches"]] for test in report["tests"]
+    }
+    dense = [
+        "mha_dot_do_o_bf16", "memset", "mha_dq_dk_dv_bf16_hd32", "mha_convert_dq_bf16",
+        "mha_reduce_d_sink",
+    ]  # fmt: skip
+    packed = [
+        "memset", "mha_prepare_sequences", "memset", "mha_dot_do_o_bf16", "mha_dq_dk_dv_bf16_hd32",
+        "mha_dq_bf16_hd32", "mha_reduce_d_sink",
+    ]  # fmt: skip
+    assert kernels == {
+        "bf16_hd32-full": dense, "bf16_hd32-causal": dense, "bf16_hd32-packed": packed
+    }  # fmt: skip
     for test in report["tests"]:
-        kernels = [launch["kernel"] for launch in test["launches"]]
-        assert kernels == [
-            "mha_dot_do_o_bf16", "memset", "mha_dq_dk_dv_bf16_hd32", "mha_convert_dq_bf16",
-            "mha_reduce_d_sink",
-        ]  # fmt: skip
         rules = {
             buffer["name"]: buffer["rule"]
             for launch in test["launches"]
@@ -149,7 +211,7 @@ def selftest(folder: Path) -> None:
         }
         assert rules.keys() >= {
             "workspace row_lse", "workspace row_delta", "workspace d_sink_partial", "softmax_d",
-            "workspace dq_acc", "dq", "dk", "dv", "d_sink", "q", "k", "v", "out", "dout", "memory",
+            "dq", "dk", "dv", "d_sink", "q", "k", "v", "out", "dout", "memory",
         }  # fmt: skip
 
 
@@ -225,6 +287,18 @@ def mha_bwd(inputs) -> None:
     mha_sink.mha_bwd(
         inputs.dout, inputs.q, inputs.k, inputs.v, inputs.out, inputs.lse, 0.0, case.scale,
         case.causal, *case.window, False,
+    )  # fmt: skip
+
+
+def mha_varlen_bwd(inputs, deterministic: bool = False) -> None:
+    case = inputs.case
+    mha_sink.mha_varlen_bwd(
+        inputs.dout, inputs.q, inputs.k, inputs.v, inputs.out, inputs.lse,
+        inputs.packing.cu_seqlens_q, inputs.packing.cu_seqlens_k, max(case.seqlens_q),
+        max(case.seqlens_k), 0.0, case.scale, False, case.causal, *case.window, deterministic,
+        cu_seqlens_q_padded=inputs.packing.cu_seqlens_q_padded,
+        cu_seqlens_k_padded=inputs.packing.cu_seqlens_k_padded,
+        sink=inputs.sink, d_sink=torch.zeros(case.nhead_q),
     )  # fmt: skip
 
 

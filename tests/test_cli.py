@@ -13,7 +13,7 @@ import torch
 
 import mha_sink
 from mha_sink import cli
-from mha_sink.cli import demo, table
+from mha_sink.cli import acceptance, demo, table
 
 KERNELS = {
     "mha_dot_do_o_bf16", "mha_dot_do_o_fp16", "mha_convert_dq_bf16", "mha_convert_dq_fp16",
@@ -129,7 +129,7 @@ def test_demo_refuses(arguments, message, capsys, text):
 
 def test_demo_says_which_head_dims_exist(capsys, text):
     pytest.importorskip("transformers")
-    assert cli.main([*SMALL, "--text", text, "--head-dim", "20"]) == 2
+    assert cli.main([*SMALL, "--text", text, "--head-dim", "264"]) == 2
     assert "head dim" in capsys.readouterr().err
 
 
@@ -174,3 +174,36 @@ def test_plain_table():
         "a          10",
         "long name   7",
     ]
+
+
+def test_selftest_grid(monkeypatch, capsys):
+    some = acceptance.acceptance_grid()[:3]
+    monkeypatch.setattr(acceptance, "acceptance_grid", lambda strength: some)
+    assert cli.main(["selftest", "--grid", "sampled"]) == 0
+    printed = capsys.readouterr().out
+    assert "3 cases, 0 failed" in printed
+    for name in ("dq", "dk", "dv", "softmax_d"):
+        assert f"\n{name} " in printed
+
+
+def test_selftest_grid_names_what_failed(monkeypatch, capsys):
+    some = acceptance.acceptance_grid()[:2]
+    monkeypatch.setattr(acceptance, "acceptance_grid", lambda strength: some)
+    monkeypatch.setattr(mha_sink, "mha_bwd", wrong_backward)
+    monkeypatch.setattr(mha_sink, "mha_varlen_bwd", wrong_varlen_backward)
+    assert cli.main(["selftest", "--grid", "full"]) == 1
+    printed = capsys.readouterr().out
+    assert f"FAILED {some[0]}: dq" in printed
+    assert "2 cases, 2 failed" in printed
+
+
+def wrong_varlen_backward(*arguments, **options):
+    results = mha_sink.mha.mha_varlen_bwd(*arguments, **options)
+    results[0][0] += 1
+    return results
+
+
+@pytest.mark.parametrize("other", [["--device", "rocm"], ["--kernel", "hd64"]])
+def test_selftest_grid_takes_nothing_else(other, capsys):
+    assert cli.main(["selftest", "--grid", "sampled", *other]) == 2
+    assert "--grid runs on the emulator" in capsys.readouterr().err

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 import mha_sink
 from mha_sink import reference
-from mha_sink.testing import Case, Inputs, check, expected, make_inputs, run_guarded
+from mha_sink.testing import (
+    Case,
+    Inputs,
+    check,
+    check_mha_bwd,
+    expected,
+    make_inputs,
+    packed_case,
+    run_guarded,
+)
 
 OFFSETS = st.lists(st.floats(-30, 30), min_size=1, max_size=4).map(tuple)
 
@@ -33,8 +42,37 @@ def shapes(draw, max_seqlen: int, hdims: tuple[int, ...]) -> Case:
     )
 
 
+@st.composite
+def packed_shapes(draw, max_seqlen: int, hdims: tuple[int, ...]) -> Case:
+    """Sequences of any length, each side with gaps or without, and a tail."""
+
+    def lengths(count: int) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(0, max_seqlen), min_size=count, max_size=count)))
+
+    def rooms(seqlens: tuple[int, ...]) -> tuple[int, ...]:
+        gaps = draw(st.sampled_from(((), (0, 1, 9, 70))))
+        return tuple(n + draw(st.sampled_from(gaps)) for n in seqlens) if gaps else ()
+
+    count, nhead_k = draw(st.integers(1, 5)), draw(st.integers(1, 2))
+    seqlens_q, seqlens_k = lengths(count), lengths(count)
+    return packed_case(
+        "drawn",
+        seqlens_q,
+        seqlens_k,
+        (nhead_k * draw(st.integers(1, 3)), nhead_k),
+        draw(st.sampled_from(hdims)),
+        padded_q=rooms(seqlens_q),
+        padded_k=rooms(seqlens_k),
+        tail=(draw(st.integers(0, 5)), draw(st.integers(0, 5))),
+        causal=draw(st.booleans()),
+        window=(draw(st.integers(-1, max_seqlen)), draw(st.integers(-1, max_seqlen))),
+        sink_offsets=draw(OFFSETS),
+    )
+
+
 drawn = given(shapes(12, (4,)), st.integers(0, 2**31))
 emulated = given(shapes(130, (64, 128)), st.integers(0, 2**31))
+emulated_packed = given(packed_shapes(130, (64, 128)), st.integers(0, 2**31), st.booleans())
 few = settings(
     max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -92,6 +130,14 @@ def test_any_shape_passes_the_gate(shape, seed):
     inputs = make_inputs(shape, seed)
     against = expected(inputs)
     result = check(run_guarded(inputs), against.x64, against.xr)
+    assert not result.failures, f"{shape}\n{result}"
+
+
+@few
+@emulated_packed
+def test_any_packing_passes_the_gate(shape, seed, deterministic):
+    inputs = make_inputs(shape, seed)
+    result = check_mha_bwd(inputs, deterministic=deterministic)
     assert not result.failures, f"{shape}\n{result}"
 
 

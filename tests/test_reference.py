@@ -248,6 +248,11 @@ def test_lse_with_sink():
     assert reference.lse_with_sink(lse.float(), sink).dtype == torch.float32
     with pytest.raises(ValueError, match=r"lse has shape \[2, 4, 5\] and sink \[3\]; need"):
         reference.lse_with_sink(lse, sink[0, :3])
+    packed = lse.transpose(0, 1).flatten(1)
+    expected = reference.lse_with_sink(lse, sink[0]).transpose(0, 1).flatten(1)
+    assert torch.equal(reference.lse_with_sink(packed, sink[0]), expected)
+    with pytest.raises(ValueError, match=r"lse has shape \[4, 10\] and sink \[2, 4\]; need"):
+        reference.lse_with_sink(packed, sink)
 
 
 def test_head_counts_that_do_not_divide():

@@ -15,8 +15,10 @@ import torch
 import fake_rocm
 import mha_sink
 from mha_sink import _tensors, reference
-from mha_sink.testing import Case, make_inputs
-from mha_sink.testing.launches import bounds, compare_launches
+from mha_sink.testing import Case, case, make_inputs
+from mha_sink.testing.bounds import bounds
+from mha_sink.testing.inputs import outside_sequences
+from mha_sink.testing.launches import LaunchResult, compare_launches
 
 SCENARIOS = Path(__file__).parent / "rocm_scenarios.py"
 
@@ -43,6 +45,8 @@ def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProce
     [
         "through_the_gate",
         "graph_capture",
+        "packed_sequences",
+        "wrong_lengths",
         "failures",
         "which_devices",
         "selftest_of_a_corrupted_kernel",
@@ -115,8 +119,8 @@ def test_warmup_of_the_emulator() -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_bounds_hold_for_another_implementation_and_not_for_a_wrong_one(dtype: str) -> None:
     """torch's own sums and exp stand in for the other implementation."""
-    case = Case("bounds", 2, 113, 300, 4, 2, 64, causal=True, dtype=dtype)
-    inputs = make_inputs(case)
+    shape = Case("bounds", 2, 113, 300, 4, 2, 64, causal=True, dtype=dtype)
+    inputs = make_inputs(shape)
     launches: list[object] = []
     gate = compare_launches(inputs, "cpu", lambda kernel: None, launches.append)
     assert gate.passed, str(gate)
@@ -125,14 +129,41 @@ def test_bounds_hold_for_another_implementation_and_not_for_a_wrong_one(dtype: s
     assert inputs.sink is not None
     limits = bounds("mha_dq_dk_dv", inputs, inputs.sink)
     arguments = (inputs.dout, inputs.q, inputs.k, inputs.v, inputs.out, inputs.lse, inputs.sink)
-    x = reference.mixed_bwd(*arguments, **case.mask)
-    x64 = reference.formula_bwd(*arguments, **case.mask)
+    x = reference.mixed_bwd(*arguments, **shape.mask)
+    x64 = reference.formula_bwd(*arguments, **shape.mask)
     moved = inputs.k.roll(1, dims=1)
     wrong = reference.formula_bwd(
-        inputs.dout, inputs.q, moved, inputs.v, inputs.out, inputs.lse, inputs.sink, **case.mask
+        inputs.dout, inputs.q, moved, inputs.v, inputs.out, inputs.lse, inputs.sink, **shape.mask
     )
     for name in ("dk", "dv"):
         share = ((getattr(x, name).double() - getattr(x64, name)).abs() / limits[name]).max()
         assert 1e-3 < share < 1, f"{name}: {share}"
         over = (getattr(wrong, name) - getattr(x64, name)).abs() > limits[name]
         assert over.float().mean() > 0.2, name
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_bounds_of_a_packed_batch_are_those_of_its_sequences(deterministic: bool) -> None:
+    inputs = make_inputs(case("packed/padded"))
+    launches: list[LaunchResult] = []
+    gate = compare_launches(inputs, "cpu", lambda kernel: None, launches.append, deterministic)
+    assert gate.passed, str(gate)
+    kernels = [launch.kernel for launch in launches]
+    assert ("mha_dq_bf16_hd64" in kernels) == deterministic
+    assert all(launch.passed for launch in launches)
+
+    assert inputs.packing is not None
+    assert inputs.sink is not None
+    limits = bounds("mha_dq_dk_dv", inputs, inputs.sink)
+    arguments = (inputs.dout, inputs.q, inputs.k, inputs.v, inputs.out, inputs.lse)
+    x, x64 = (
+        backward(*arguments, inputs.packing, inputs.sink, **inputs.case.mask)
+        for backward in (reference.packed_mixed_bwd, reference.packed_formula_bwd)
+    )
+    no_query, no_key = outside_sequences(inputs.case, inputs.packing)
+    for name, outside in (("dq", no_query), ("dk", no_key), ("dv", no_key)):
+        limit = limits[name]
+        assert (limit[outside] == 0).all()
+        error = (getattr(x, name).double() - getattr(x64, name)).abs()
+        share = (error / limit)[~outside].nan_to_num().max()
+        assert 1e-3 < share < 1, f"{name}: {share}"

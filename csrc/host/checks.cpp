@@ -84,26 +84,56 @@ void refuse_sharing(Sharing sharing, const std::string& what, const std::string&
 
 }  // namespace
 
-void check_sizes(const std::string& data_type, int64_t batch, int64_t seqlen_q, int64_t seqlen_k,
-                 int64_t nhead_q, int64_t nhead_k, int64_t hdim_q, int64_t hdim_v) {
-  // Tiles of keys are the second dimension of a grid.
-  constexpr int64_t kMaxSeqlenK = kMaxGridYZ * mha::keys_per_workgroup(kMaxHeadDim);
-  check_count("batch", batch, 1, kMaxGridYZ);
-  check_count("seqlen_q", seqlen_q, 0, mha::kMaxSeqlenQ);
-  check_count("seqlen_k", seqlen_k, 0, kMaxSeqlenK);
-  check_count("nhead_q", nhead_q, 1, kMaxGridYZ);
-  check_count("nhead_k", nhead_k, 1, kMaxGridYZ);
-  if (nhead_q % nhead_k != 0) {
-    invalid("nhead_k (heads of k and v)", to_string(nhead_k),
-            "a divisor of nhead_q = " + to_string(nhead_q));
+void check_sizes(const MhaBwdSizes& sizes) {
+  check_count("batch", sizes.batch, 1, kMaxGridYZ);
+  check_count("nhead_q", sizes.nhead_q, 1, kMaxGridYZ);
+  check_count("nhead_k", sizes.nhead_k, 1, kMaxGridYZ);
+  if (sizes.nhead_q % sizes.nhead_k != 0) {
+    invalid("nhead_k (heads of k and v)", to_string(sizes.nhead_k),
+            "a divisor of nhead_q = " + to_string(sizes.nhead_q));
   }
-  if (hdim_q < 1 || hdim_v < 1) {
-    invalid("head dim", to_string(hdim_q) + " (v: " + to_string(hdim_v) + ")", "at least 1");
-  }
-  const bool in_steps = hdim_q % kHeadDimStep == 0 && hdim_v % kHeadDimStep == 0;
-  if (!in_steps || find_dq_dk_dv(data_type, hdim_q, hdim_v) == nullptr) {
-    unsupported("head dim", to_string(hdim_q) + " (v: " + to_string(hdim_v) + ")",
+  const std::string hdims = to_string(sizes.hdim_q) + " (v: " + to_string(sizes.hdim_v) + ")";
+  if (sizes.hdim_q < 1 || sizes.hdim_v < 1) invalid("head dim", hdims, "at least 1");
+  const bool in_steps = sizes.hdim_q % kHeadDimStep == 0 && sizes.hdim_v % kHeadDimStep == 0;
+  if (!in_steps || find_head_dim_kernels(sizes.data_type, sizes.hdim_q, sizes.hdim_v) == nullptr) {
+    unsupported("head dim", hdims,
                 "multiples of " + to_string(kHeadDimStep) + " up to " + to_string(kMaxHeadDim));
+  }
+  // Tiles are the second dimension of a grid; a packed batch has one more for each sequence.
+  const int64_t tiles = kMaxGridYZ - (sizes.packed ? sizes.batch : 0);
+  const int64_t dq_rows = tiles * mha::queries_per_workgroup(kMaxHeadDim);
+  check_count("seqlen_q", sizes.seqlen_q, 0,
+              sizes.deterministic ? std::min(dq_rows, mha::kMaxSeqlenQ) : mha::kMaxSeqlenQ);
+  check_count("seqlen_k", sizes.seqlen_k, 0, tiles * mha::keys_per_workgroup(kMaxHeadDim));
+}
+
+void check_cu_seqlens(const CuSeqlens& lengths, const CuSeqlens& padded, int64_t total,
+                      const char* max_name, int64_t max_seqlen) {
+  for (const CuSeqlens& cu : {lengths, padded}) {
+    for (size_t i = 0; i < cu.values.size(); ++i) {
+      const std::string given = "entry " + to_string(i) + " = " + to_string(cu.values[i]);
+      if (i == 0 && cu.values[i] != 0) invalid(cu.name, given, "0 at the beginning");
+      if (i > 0 && cu.values[i] < cu.values[i - 1]) {
+        invalid(cu.name, given + " after " + to_string(cu.values[i - 1]),
+                "numbers that do not decrease");
+      }
+      if (cu.values[i] > total) {
+        invalid(cu.name, given, "at most the tensors' " + to_string(total) + " rows");
+      }
+    }
+  }
+  for (size_t i = 0; i + 1 < lengths.values.size(); ++i) {
+    const int64_t length = int64_t{lengths.values[i + 1]} - lengths.values[i];
+    const std::string given = "sequence " + to_string(i) + " of length " + to_string(length);
+    if (length > max_seqlen) {
+      invalid(lengths.name, given,
+              std::string("at most ") + max_name + " = " + to_string(max_seqlen));
+    }
+    if (padded.values.empty()) continue;
+    const int64_t rows = int64_t{padded.values[i + 1]} - padded.values[i];
+    if (length > rows) {
+      invalid(lengths.name, given, "at most its " + to_string(rows) + " rows by " + padded.name);
+    }
   }
 }
 

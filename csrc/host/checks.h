@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "host/mha_bwd_problem.h"
 #include "host/tensor.h"
@@ -21,9 +23,11 @@ struct Unsupported : Error {
   using Error::Error;
 };
 
-// The Python call, named as in aiter's mha_bwd.
+// The Python call, named as in aiter's mha_bwd and, when cu_seqlens_q is given, mha_varlen_bwd.
 struct MhaBwdCall {
-  std::optional<TensorDesc> dout, q, k, v, out, softmax_lse;
+  std::optional<TensorDesc> dout, q, k, v, out, softmax_lse, dlse;
+  std::optional<TensorDesc> cu_seqlens_q, cu_seqlens_k, cu_seqlens_q_padded, cu_seqlens_k_padded;
+  int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   double dropout_p = 0, softmax_scale = 1;
   bool is_causal = false;
   int64_t window_size_left = -1, window_size_right = -1;
@@ -38,11 +42,20 @@ enum class Outputs {
   optional   // those that are there are checked
 };
 
+// Of a packed call on the CPU it reads the lengths too.
 MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs);
+
+// The lengths of a packed call whose tensors the host cannot read, by copies of them; an absent one
+// is empty. The call itself was checked.
+void check_cu_seqlens(const MhaBwdCall& call, const std::vector<int32_t>& q,
+                      const std::vector<int32_t>& k, const std::vector<int32_t>& q_padded,
+                      const std::vector<int32_t>& k_padded);
+
 MhaBwdProblem check(const mha_bwd_args& args);
 
 // What the traits alone decide. Throws as above.
 void check(const fmha_bwd_traits& traits);
+MhaBwdSizes mha_bwd_sizes(const fmha_bwd_traits& traits);
 
 namespace checks {
 
@@ -54,8 +67,17 @@ namespace checks {
                               const std::string& supported);
 
 // Sizes that the kernels can index, head counts that divide, a head dim that has kernels.
-void check_sizes(const std::string& data_type, int64_t batch, int64_t seqlen_q, int64_t seqlen_k,
-                 int64_t nhead_q, int64_t nhead_k, int64_t hdim_q, int64_t hdim_v);
+void check_sizes(const MhaBwdSizes& sizes);
+
+// Cumulative lengths of one side of a packed batch, in host memory.
+struct CuSeqlens {
+  const char* name;
+  std::span<const int32_t> values;
+};
+// They begin at 0, do not decrease, stay inside `total` rows, and no sequence is longer than
+// max_seqlen or than its rows by `padded`, which may be empty.
+void check_cu_seqlens(const CuSeqlens& lengths, const CuSeqlens& padded, int64_t total,
+                      const char* max_name, int64_t max_seqlen);
 
 // The window as the kernels take it.
 int32_t window_bound(const char* argument, int64_t given);

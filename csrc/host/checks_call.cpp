@@ -12,12 +12,22 @@ using checks::unsupported;
 using std::to_string;
 
 constexpr const char* kFp32 = "float32";
+constexpr const char* kInt32 = "int32";
 
 std::string format(const std::vector<int64_t>& values) {
   std::string text = "[";
   for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + to_string(values[i]);
   return text + "]";
 }
+
+// What a message calls the shapes.
+struct Layouts {
+  const char *q, *k, *v, *out, *rows;
+};
+constexpr Layouts kDense = {"[b, sq, hq, d]", "[b, sk, hk, d]", "[b, sk, hk, dv]",
+                            "[b, sq, hq, dv]", "[b, hq, sq]"};
+constexpr Layouts kPacked = {"[total_q, hq, d]", "[total_k, hk, d]", "[total_k, hk, dv]",
+                             "[total_q, hq, dv]", "[hq, total_q]"};
 
 const TensorDesc& required(const char* name, const std::optional<TensorDesc>& tensor) {
   if (!tensor) invalid(name, "None", "a tensor");
@@ -56,7 +66,7 @@ View checked_view(const char* name, const TensorDesc& tensor, const std::string&
   View view{.name = name,
             .present = true,
             .data = reinterpret_cast<const void*>(tensor.data),
-            .element_bytes = dtype == kFp32 ? 4 : 2,
+            .element_bytes = dtype == kFp32 || dtype == kInt32 ? 4 : 2,
             .shape = {1, 1, 1, 1},
             .strides = {}};
   const size_t pad = view.shape.size() - needed.size();
@@ -87,9 +97,6 @@ void check_features(const MhaBwdCall& call) {
                                                  {"alibi_slopes", call.alibi_slopes.has_value()}};
   for (const auto& [name, given] : absent) {
     if (given) unsupported(name, "a value", "None");
-  }
-  if (call.deterministic) {
-    unsupported("deterministic", "True (dq is summed by fp32 atomics)", "False");
   }
 }
 
@@ -124,58 +131,121 @@ MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
     required("dk", call.dk);
     required("dv", call.dv);
   }
+  const bool packed = call.cu_seqlens_q || call.cu_seqlens_k;
+  const Layouts& layouts = packed ? kPacked : kDense;
 
   check_data_type(q);
   check_device(q);
-  check_rank("q", q, 4, "[b, sq, hq, d]");
-  check_rank("k", k, 4, "[b, sk, hk, d]");
-  check_rank("v", v, 4, "[b, sk, hk, dv]");
+  check_rank("q", q, packed ? 3 : 4, layouts.q);
+  check_rank("k", k, packed ? 3 : 4, layouts.k);
+  check_rank("v", v, packed ? 3 : 4, layouts.v);
   MhaBwdProblem p;
   p.data_type = q.dtype == "bfloat16" ? "bf16" : "fp16";
-  p.batch = q.shape[0], p.seqlen_q = q.shape[1], p.nhead_q = q.shape[2], p.hdim_q = q.shape[3];
-  p.seqlen_k = k.shape[1], p.nhead_k = k.shape[2];
-  p.hdim_v = v.shape[3];
+  p.packed = packed;
+  p.deterministic = call.deterministic;
+  const size_t rows = packed ? 0 : 1;
+  p.seqlen_q = q.shape[rows], p.nhead_q = q.shape[rows + 1], p.hdim_q = q.shape[rows + 2];
+  p.seqlen_k = k.shape[rows], p.nhead_k = k.shape[rows + 1], p.hdim_v = v.shape[rows + 2];
 
-  const std::string& dtype = q.dtype;
   const auto view = [&](const char* name, const TensorDesc& tensor, const std::string& type,
                         const std::vector<int64_t>& shape, const char* layout) {
     return checked_view(name, tensor, type, q.device, shape, layout);
   };
-  const auto output = [&](const char* name, const std::optional<TensorDesc>& tensor,
-                          const std::string& type, const std::vector<int64_t>& shape,
-                          const char* layout) {
+  const auto optional = [&](const char* name, const std::optional<TensorDesc>& tensor,
+                            const std::string& type, const std::vector<int64_t>& shape,
+                            const char* layout) {
     return tensor ? view(name, *tensor, type, shape, layout) : View{.name = name};
   };
+  if (packed) {
+    const TensorDesc& cu_q = required("cu_seqlens_q", call.cu_seqlens_q);
+    const TensorDesc& cu_k = required("cu_seqlens_k", call.cu_seqlens_k);
+    check_rank("cu_seqlens_q", cu_q, 1, "[b + 1]");
+    if (cu_q.shape[0] < 2)
+      invalid("cu_seqlens_q", "shape " + format(cu_q.shape), "2 entries or more");
+    p.batch = cu_q.shape[0] - 1;
+    const std::vector<int64_t> shape = {p.batch + 1};
+    const auto lengths = [&](const char* name, const std::optional<TensorDesc>& tensor) {
+      const View result = optional(name, tensor, kInt32, shape, "[b + 1]");
+      if (result.present) check_contiguous(result);
+      return result;
+    };
+    p.start_q = lengths("cu_seqlens_q", cu_q);
+    p.start_k = lengths("cu_seqlens_k", cu_k);
+    // With padding the plain ones give the lengths, the padded ones the places.
+    if (call.cu_seqlens_q_padded) {
+      p.cu_q = p.start_q;
+      p.start_q = lengths("cu_seqlens_q_padded", call.cu_seqlens_q_padded);
+    }
+    if (call.cu_seqlens_k_padded) {
+      p.cu_k = p.start_k;
+      p.start_k = lengths("cu_seqlens_k_padded", call.cu_seqlens_k_padded);
+    }
+  } else {
+    p.batch = q.shape[0];
+    if (call.cu_seqlens_q_padded)
+      unsupported("cu_seqlens_q_padded", "a tensor without cu_seqlens_q", "None");
+    if (call.cu_seqlens_k_padded)
+      unsupported("cu_seqlens_k_padded", "a tensor without cu_seqlens_k", "None");
+  }
+
+  // Of a [b, s, h, d] tensor, packed [total, h, d].
+  const auto shape = [&](int64_t seqlen, int64_t nhead, int64_t hdim) -> std::vector<int64_t> {
+    if (packed) return {seqlen, nhead, hdim};
+    return {p.batch, seqlen, nhead, hdim};
+  };
+  const std::string& dtype = q.dtype;
   const std::vector<int64_t> q_shape = q.shape;
-  const std::vector<int64_t> k_shape = {p.batch, p.seqlen_k, p.nhead_k, p.hdim_q};
-  const std::vector<int64_t> v_shape = {p.batch, p.seqlen_k, p.nhead_k, p.hdim_v};
-  const std::vector<int64_t> out_shape = {p.batch, p.seqlen_q, p.nhead_q, p.hdim_v};
-  const std::vector<int64_t> row_shape = {p.batch, p.nhead_q, p.seqlen_q};
-  p.q = view("q", q, dtype, q_shape, "[b, sq, hq, d]");
-  p.k = view("k", k, dtype, k_shape, "[b, sk, hk, d]");
-  p.v = view("v", v, dtype, v_shape, "[b, sk, hk, dv]");
-  p.out = view("out", out, dtype, out_shape, "[b, sq, hq, dv]");
-  p.dout = view("dout", dout, dtype, out_shape, "[b, sq, hq, dv]");
-  p.lse = view("softmax_lse", lse, kFp32, row_shape, "[b, hq, sq]");
-  p.dq = output("dq", call.dq, dtype, q_shape, "[b, sq, hq, d]");
-  p.dk = output("dk", call.dk, dtype, k_shape, "[b, sk, hk, d]");
-  p.dv = output("dv", call.dv, dtype, v_shape, "[b, sk, hk, dv]");
-  p.softmax_d = output("softmax_d", call.softmax_d, kFp32, row_shape, "[b, hq, sq]");
-  p.sink = output("sink", call.sink, kFp32, {p.batch, p.nhead_q}, "[b, hq]");
-  p.d_sink = output("d_sink", call.d_sink, kFp32, {p.nhead_q}, "[hq]");
+  const std::vector<int64_t> k_shape = shape(p.seqlen_k, p.nhead_k, p.hdim_q);
+  const std::vector<int64_t> v_shape = shape(p.seqlen_k, p.nhead_k, p.hdim_v);
+  const std::vector<int64_t> out_shape = shape(p.seqlen_q, p.nhead_q, p.hdim_v);
+  std::vector<int64_t> row_shape = {p.batch, p.nhead_q, p.seqlen_q};
+  if (packed) row_shape.erase(row_shape.begin());
+  p.q = view("q", q, dtype, q_shape, layouts.q);
+  p.k = view("k", k, dtype, k_shape, layouts.k);
+  p.v = view("v", v, dtype, v_shape, layouts.v);
+  p.out = view("out", out, dtype, out_shape, layouts.out);
+  p.dout = view("dout", dout, dtype, out_shape, layouts.out);
+  p.lse = view("softmax_lse", lse, kFp32, row_shape, layouts.rows);
+  p.dlse = optional("dlse", call.dlse, kFp32, row_shape, layouts.rows);
+  p.dq = optional("dq", call.dq, dtype, q_shape, layouts.q);
+  p.dk = optional("dk", call.dk, dtype, k_shape, layouts.k);
+  p.dv = optional("dv", call.dv, dtype, v_shape, layouts.v);
+  p.softmax_d = optional("softmax_d", call.softmax_d, kFp32, row_shape, layouts.rows);
+  p.sink = optional("sink", call.sink, kFp32, {p.batch, p.nhead_q}, "[b, hq]");
+  p.d_sink_per_batch = call.d_sink && call.d_sink->shape.size() == 2;
+  p.d_sink = p.d_sink_per_batch
+                 ? view("d_sink", *call.d_sink, kFp32, {p.batch, p.nhead_q}, "[b, hq]")
+                 : optional("d_sink", call.d_sink, kFp32, {p.nhead_q}, "[hq]");
   if (p.sink.present) check_contiguous(p.sink);
   if (p.d_sink.present) check_contiguous(p.d_sink);
   if (p.d_sink.present && !p.sink.present) invalid("sink", "None with d_sink", "a tensor");
 
   p.scale = checks::finite_scale("softmax_scale", call.softmax_scale);
-  p.window_left = checks::window_bound("window_size_left", call.window_size_left);
-  p.window_right = checks::window_bound("window_size_right", call.window_size_right);
-  if (call.is_causal) p.window_right = 0;
+  p.window.left = checks::window_bound("window_size_left", call.window_size_left);
+  p.window.right = checks::window_bound("window_size_right", call.window_size_right);
+  if (call.is_causal) p.window.right = 0;
   check_features(call);
-  checks::check_sizes(p.data_type, p.batch, p.seqlen_q, p.seqlen_k, p.nhead_q, p.nhead_k, p.hdim_q,
-                      p.hdim_v);
+  checks::check_sizes(p);
   checks::check_memory(p);
+  if (packed && q.device == "cpu") {
+    const auto contents = [&](const std::optional<TensorDesc>& tensor) -> std::vector<int32_t> {
+      if (!tensor) return {};
+      const auto* values = reinterpret_cast<const int32_t*>(tensor->data);
+      return {values, values + p.batch + 1};
+    };
+    check_cu_seqlens(call, contents(call.cu_seqlens_q), contents(call.cu_seqlens_k),
+                     contents(call.cu_seqlens_q_padded), contents(call.cu_seqlens_k_padded));
+  }
   return p;
+}
+
+void check_cu_seqlens(const MhaBwdCall& call, const std::vector<int32_t>& q,
+                      const std::vector<int32_t>& k, const std::vector<int32_t>& q_padded,
+                      const std::vector<int32_t>& k_padded) {
+  checks::check_cu_seqlens({"cu_seqlens_q", q}, {"cu_seqlens_q_padded", q_padded},
+                           required("q", call.q).shape[0], "max_seqlen_q", call.max_seqlen_q);
+  checks::check_cu_seqlens({"cu_seqlens_k", k}, {"cu_seqlens_k_padded", k_padded},
+                           required("k", call.k).shape[0], "max_seqlen_k", call.max_seqlen_k);
 }
 
 }  // namespace mha_sink

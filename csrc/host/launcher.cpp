@@ -111,7 +111,8 @@ mha_bwd_args to_mha_bwd_args(const fmha_bwd_traits& traits, const fmha_bwd_args&
           .window_size_right = args.window_size_right,
           .p_drop = args.p_drop,
           .p_undrop = args.p_undrop,
-          .drop_seed_offset = args.drop_seed_offset};
+          .drop_seed_offset = args.drop_seed_offset,
+          .dlse_ptr = args.dlse_ptr};
 }
 
 }  // namespace
@@ -119,8 +120,7 @@ mha_bwd_args to_mha_bwd_args(const fmha_bwd_traits& traits, const fmha_bwd_args&
 fmha_bwd_launcher::fmha_bwd_launcher(const fmha_bwd_traits& traits) : traits_(traits) {
   try {
     check(traits_);
-    workspace_size = static_cast<size_t>(
-        plan_mha_bwd_workspace(traits.batch, traits.nhead_q, traits.seqlen_q, traits.hdim_q).bytes);
+    workspace_size = static_cast<size_t>(plan_mha_bwd_workspace(mha_bwd_sizes(traits)).bytes);
   } catch (const Unsupported& error) {
     unsupported_ = error.what();
   }

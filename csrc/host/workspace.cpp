@@ -5,6 +5,7 @@
 
 #include "hip/mha/params.h"
 #include "host/checks.h"
+#include "host/kernel_table.h"
 
 namespace mha_sink {
 namespace {
@@ -14,8 +15,9 @@ constexpr int64_t kAlignment = 256;
 
 class Planner {
  public:
-  Region fp32(std::initializer_list<int64_t> shape) {
-    Region region{.offset = (end_ + kAlignment - 1) / kAlignment * kAlignment, .bytes = 4};
+  Region region(int64_t element_bytes, std::initializer_list<int64_t> shape) {
+    Region region{.offset = (end_ + kAlignment - 1) / kAlignment * kAlignment,
+                  .bytes = element_bytes};
     for (int64_t size : shape) {
       if (__builtin_mul_overflow(region.bytes, size, &region.bytes)) too_large();
     }
@@ -26,6 +28,9 @@ class Planner {
     }
     return region;
   }
+
+  Region fp32(std::initializer_list<int64_t> shape) { return region(4, shape); }
+  Region int32(std::initializer_list<int64_t> shape) { return region(4, shape); }
 
   int64_t end() const { return end_; }
 
@@ -38,20 +43,38 @@ class Planner {
   int64_t end_ = 0;
 };
 
+int64_t tiles(const MhaBwdSizes& sizes, int64_t rows, int64_t tile_rows) {
+  return sizes.packed ? mha::packed_tiles(rows, tile_rows, sizes.batch)
+                      : (rows + tile_rows - 1) / tile_rows;
+}
+
 }  // namespace
 
-MhaBwdWorkspace plan_mha_bwd_workspace(int64_t batch, int64_t nhead_q, int64_t seqlen_q,
-                                       int64_t hdim) {
+MhaBwdWorkspace plan_mha_bwd_workspace(const MhaBwdSizes& sizes) {
   MhaBwdWorkspace plan;
-  if (seqlen_q == 0) return plan;
-  plan.tiles = (seqlen_q + mha::kRowPadding - 1) / mha::kRowPadding;
-  plan.seqlen_q_padded = plan.tiles * mha::kRowPadding;
+  const HeadDimKernels& kernel =
+      *find_head_dim_kernels(sizes.data_type, sizes.hdim_q, sizes.hdim_v);
+  plan.row_tiles = tiles(sizes, sizes.seqlen_q, mha::kRowPadding);
+  plan.dq_tiles = tiles(sizes, sizes.seqlen_q, kernel.queries_per_workgroup());
+  plan.key_tiles = tiles(sizes, sizes.seqlen_k, kernel.keys_per_workgroup());
+  plan.padded_rows = plan.row_tiles * mha::kRowPadding;
   Planner planner;
-  plan.row_lse = planner.fp32({batch, nhead_q, plan.seqlen_q_padded});
-  plan.row_delta = planner.fp32({batch, nhead_q, plan.seqlen_q_padded});
-  plan.dq_acc = planner.fp32({batch, nhead_q, plan.seqlen_q_padded, hdim});
-  plan.d_sink_partial = planner.fp32({batch, nhead_q, plan.tiles});
-  plan.d_sink_discard = planner.fp32({nhead_q});
+  if (sizes.packed) {
+    plan.sequences = planner.region(sizeof(mha::Sequence), {sizes.batch});
+    plan.row_tile_sequence = planner.int32({plan.row_tiles});
+    if (sizes.deterministic) plan.dq_tile_sequence = planner.int32({plan.dq_tiles});
+    plan.key_tile_sequence = planner.int32({plan.key_tiles});
+  }
+  if (sizes.seqlen_q > 0) {
+    const int64_t entries = sizes.packed ? 1 : sizes.batch;
+    plan.row_lse = planner.fp32({entries, sizes.nhead_q, plan.padded_rows});
+    plan.row_delta = planner.fp32({entries, sizes.nhead_q, plan.padded_rows});
+    if (!sizes.deterministic) {
+      plan.dq_acc = planner.fp32({entries, sizes.nhead_q, sizes.seqlen_q, sizes.hdim_q});
+    }
+    plan.d_sink_partial = planner.fp32({entries, sizes.nhead_q, plan.row_tiles});
+    plan.d_sink_discard = planner.fp32({sizes.batch, sizes.nhead_q});
+  }
   plan.bytes = planner.end();
   return plan;
 }

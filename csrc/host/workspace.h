@@ -4,27 +4,36 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "host/mha_bwd_problem.h"
+
 namespace mha_sink {
 
 struct Region {
   int64_t offset = 0, bytes = 0;
+
+  int64_t end() const { return offset + bytes; }
 };
 
-// Sizes follow from b, hq, sq and d alone, so that a launcher knows them from its traits. dq_acc
-// dominates: the rest adds 3 fp32 a row of d, and padding to kRowPadding rows a head.
+// Sizes follow from MhaBwdSizes alone, so that a launcher knows them from its traits. dq_acc
+// dominates where it is needed; the row constants are 2 fp32 a row, padded to kRowPadding rows.
 struct MhaBwdWorkspace {
-  int64_t seqlen_q_padded = 0;  // multiple of kRowPadding
-  int64_t tiles = 0;            // seqlen_q_padded / kRowPadding
+  // Tiles of kRowPadding queries, of dq and of dq_dk_dv: of a batch entry, or of a packed batch.
+  int64_t row_tiles = 0, dq_tiles = 0, key_tiles = 0;
+  int64_t padded_rows = 0;  // row_tiles * kRowPadding
 
-  Region row_lse, row_delta;  // fp32 [b, hq, seqlen_q_padded]
-  Region dq_acc;              // fp32 [b, hq, seqlen_q_padded, d]
-  Region d_sink_partial;      // fp32 [b, hq, tiles]
-  Region d_sink_discard;      // fp32 [hq]: where repeats of a timed call accumulate
-  int64_t bytes = 0;          // exact; 0 when there are no queries
+  Region row_lse, row_delta;  // fp32 [b, hq, padded_rows], packed [hq, padded_rows]
+  Region dq_acc;              // fp32 [b, hq, sq, d], packed [hq, total_q, d]; not deterministic
+  Region d_sink_partial;      // fp32 [b, hq, row_tiles], packed [hq, row_tiles]
+  Region d_sink_discard;      // fp32 [b, hq]: where repeats of a timed call accumulate
+
+  // Packed.
+  Region sequences;                                               // mha::Sequence [b]
+  Region row_tile_sequence, dq_tile_sequence, key_tile_sequence;  // int32, one after another
+
+  int64_t bytes = 0;  // exact
 };
 
 // Throws Unsupported when the total exceeds the address space.
-MhaBwdWorkspace plan_mha_bwd_workspace(int64_t batch, int64_t nhead_q, int64_t seqlen_q,
-                                       int64_t hdim);
+MhaBwdWorkspace plan_mha_bwd_workspace(const MhaBwdSizes& sizes);
 
 }  // namespace mha_sink

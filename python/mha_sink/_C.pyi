@@ -32,13 +32,16 @@ class Tensor:
         """
 
 class MhaBwdCall:
-    """The arguments of one dense attention backward, named as in aiter's `mha_bwd`.
+    """The arguments of one attention backward, named as in aiter's `mha_bwd` and `mha_varlen_bwd`.
 
     Every tensor starts as None, every scalar at the value noted; set the attributes, then pass the
     object to `check_mha_bwd` and `mha_bwd`. Attributes hold copies of the descriptions.
 
     b batch, sq and sk query and key length, hq and hk query and KV heads, d head dim; strides of
     the last dimension are 1, the others are free.
+
+    With cu_seqlens_q the call is packed: [b, sq, ...] is [total_q, ...], [b, sk, ...] is
+    [total_k, ...] and [b, hq, sq] is [hq, total_q].
     """
 
     # bfloat16 or float16: q [b, sq, hq, d], k [b, sk, hk, d], v [b, sk, hk, dv],
@@ -50,6 +53,16 @@ class MhaBwdCall:
     out: Tensor | None
     # fp32 [b, hq, sq], natural log; includes the sink when gradients of sink attention are wanted.
     softmax_lse: Tensor | None
+    # fp32 [b, hq, sq]: gradient of softmax_lse. None: 0.
+    dlse: Tensor | None
+
+    # int32 [b + 1]: cumulative lengths, and where given the rows that sequences start at.
+    cu_seqlens_q: Tensor | None
+    cu_seqlens_k: Tensor | None
+    cu_seqlens_q_padded: Tensor | None
+    cu_seqlens_k_padded: Tensor | None
+    max_seqlen_q: int  # 0; at least the longest sequence's, when packed
+    max_seqlen_k: int  # 0
 
     dropout_p: float  # 0
     softmax_scale: float  # 1
@@ -72,16 +85,26 @@ class MhaBwdCall:
 
     # fp32 [b, hq], natural log, already scaled. Only d_sink depends on it.
     sink: Tensor | None
-    # fp32 [hq], accumulated into.
+    # fp32 [hq], or [b, hq] without the sum over the batch; accumulated into.
     d_sink: Tensor | None
 
     def __init__(self) -> None: ...
 
 def check_mha_bwd(call: MhaBwdCall) -> None:
-    """Raises InvalidArgument or Unsupported for what mha_bwd would refuse; touches no memory.
+    """Raises InvalidArgument or Unsupported for what mha_bwd would refuse; writes nothing.
 
     Outputs that are None are not checked, so that a caller can check before it allocates them.
+    Reads the lengths of a packed call where they are on "cpu", and no other memory.
     """
+
+def check_cu_seqlens(
+    call: MhaBwdCall,
+    cu_seqlens_q: list[int],
+    cu_seqlens_k: list[int],
+    cu_seqlens_q_padded: list[int] | None,
+    cu_seqlens_k_padded: list[int] | None,
+) -> None:
+    """What check_mha_bwd checks of the contents of lengths, given copies of those on a GPU."""
 
 def mha_bwd(
     call: MhaBwdCall,

@@ -35,14 +35,22 @@ struct Attention {
   static constexpr float kDSinkBefore = 3.0f;
 
   int batch, nhead_q, nhead_k, seqlen_q, seqlen_k, hdim;
-  bool causal;
+  bool causal, top_left;
   float scale = 0.125f;
   std::vector<Bf16> q, k, v, out, dout, dq, dk, dv;
-  std::vector<float> lse, delta, sink, d_sink;
+  std::vector<float> lse, dlse, delta, sink, d_sink;  // dlse: empty, or like lse
   Gradients expected;
 
-  Attention(int b, int hq, int hk, int sq, int sk, int d, bool is_causal)
-      : batch(b), nhead_q(hq), nhead_k(hk), seqlen_q(sq), seqlen_k(sk), hdim(d), causal(is_causal) {
+  Attention(int b, int hq, int hk, int sq, int sk, int d, bool is_causal, bool is_top_left = false,
+            bool with_dlse = false)
+      : batch(b),
+        nhead_q(hq),
+        nhead_k(hk),
+        seqlen_q(sq),
+        seqlen_k(sk),
+        hdim(d),
+        causal(is_causal),
+        top_left(is_top_left) {
     std::mt19937 generator(17);
     std::normal_distribution<double> normal;
     const auto fill = [&](std::vector<Bf16>& tensor, size_t count) {
@@ -58,6 +66,8 @@ struct Attention {
     lse.resize(queries);
     sink.resize(size_t(b) * hq);
     for (float& value : sink) value = static_cast<float>(2 + normal(generator));
+    if (with_dlse) dlse.resize(queries);
+    for (float& value : dlse) value = static_cast<float>(normal(generator));
     forward();
     backward();
     poison();
@@ -93,7 +103,7 @@ struct Attention {
     mha_bwd_args a{};
     a.hdim_q = a.hdim_v = hdim;
     a.data_type = "bf16";
-    a.mask_type = causal ? kMaskBottomRight : kNoMask;
+    a.mask_type = !causal ? kNoMask : top_left ? kMaskTopLeft : kMaskBottomRight;
     a.q_ptr = q.data(), a.k_ptr = k.data(), a.v_ptr = v.data();
     a.o_ptr = out.data(), a.lse_ptr = lse.data(), a.do_ptr = dout.data();
     a.d_ptr = delta.data(), a.dq_ptr = dq.data(), a.dk_ptr = dk.data(), a.dv_ptr = dv.data();
@@ -116,6 +126,7 @@ struct Attention {
     a.window_size_left = -1;
     a.window_size_right = causal ? 0 : -1;
     a.p_undrop = 1;
+    a.dlse_ptr = dlse.empty() ? nullptr : dlse.data();
     return a;
   }
 
@@ -136,7 +147,8 @@ struct Attention {
   }
 
   double score(int b, int h, int i, int j) const {
-    if (causal && j > i + seqlen_k - seqlen_q) return -std::numeric_limits<double>::infinity();
+    const int diagonal = top_left ? 0 : seqlen_k - seqlen_q;
+    if (causal && j > i + diagonal) return -std::numeric_limits<double>::infinity();
     return scale * dot(q, query_at(b, i, h), k, key_at(b, j, h));
   }
 
@@ -174,11 +186,12 @@ struct Attention {
       const size_t at_q = query_at(b, i, h), row = row_at(b, h, i);
       const double delta_i = dot(out, at_q, dout, at_q);
       expected.delta[row] = delta_i;
-      expected.d_sink[h] -= std::exp(double{sink[b * nhead_q + h]} - lse[row]) * delta_i;
+      const double row_gradient = delta_i - (dlse.empty() ? 0.0 : dlse[row]);
+      expected.d_sink[h] -= std::exp(double{sink[b * nhead_q + h]} - lse[row]) * row_gradient;
       for (int j = 0; j < seqlen_k; ++j) {
         const size_t at_k = key_at(b, j, h);
         const double p = std::exp(score(b, h, i, j) - lse[row]);
-        const double ds = p * (dot(dout, at_q, v, at_k) - delta_i);
+        const double ds = p * (dot(dout, at_q, v, at_k) - row_gradient);
         for (int c = 0; c < hdim; ++c) {
           expected.dq[at_q + c] += scale * ds * to_double(k[at_k + c]);
           expected.dk[at_k + c] += scale * ds * to_double(q[at_q + c]);

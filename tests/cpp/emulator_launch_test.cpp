@@ -293,6 +293,12 @@ void refusals() {
   changed.properties |= 1 << 1;
   refused(changed, spec_of(1, 64), "declares 2 user SGPRs");
   changed = kernel;
+  changed.scratch_bytes = 64 * 1024 + 1;
+  refused(changed, spec_of(1, 64), "65537 bytes of scratch a lane");
+  changed = kernel;
+  changed.kernarg_bytes = 64 * 1024 + 1;
+  refused(changed, spec_of(1, 64), "65537 bytes of kernel arguments");
+  changed = kernel;
   changed.mode.round = 3;
   refused(changed, spec_of(1, 64), "rounding mode 3");
   expect_throw<EmulationError>([] { set_thread_count(0); }, "thread count 0", "no threads");
@@ -303,7 +309,15 @@ void device() {
   constexpr int kBatch = 2, kHeads = 3, kTiles = 300;
   std::vector<float> partial(kBatch * kHeads * kTiles), d_sink(kHeads, 100.0f);
   for (size_t i = 0; i < partial.size(); ++i) partial[i] = static_cast<float>(i % 17);
-  const mha::ReduceDSinkParams params{partial.data(), d_sink.data(), kBatch, kHeads, kTiles};
+  const mha::ReduceDSinkParams params{.partial = partial.data(),
+                                      .sequences = nullptr,
+                                      .d_sink = d_sink.data(),
+                                      .entry_stride = 0,
+                                      .nhead_stride = kTiles,
+                                      .row_stride = kHeads * kTiles,
+                                      .rows = kBatch,
+                                      .tiles = kTiles,
+                                      .nhead_q = kHeads};
   const LaunchDims dims{{kHeads, 1, 1}, {256, 1, 1}};
   BufferRange buffers[] = {{partial.data(), partial.size() * 4, false, "partial"},
                            {d_sink.data(), d_sink.size() * 4, true, "d_sink"}};

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
-#include <list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ class DamagedCall {
     for (const void* mha_bwd_args::* input : kInputs) move(args_.*input, problem);
     for (void* mha_bwd_args::* output : kOutputs) move(args_.*output, problem);
     if (dice.once_in(2)) args_.data_type = "fp16";
+    if (dice.once_in(3)) group();
     args_.workspace_alloc = [this](size_t bytes, bool) -> void* {
       if (bytes > kWorkspaceBytes) return nullptr;
       workspace_.resize(bytes);
@@ -46,6 +48,7 @@ class DamagedCall {
   static constexpr void* mha_bwd_args::* kOutputs[] = {&mha_bwd_args::dq_ptr, &mha_bwd_args::dk_ptr,
                                                        &mha_bwd_args::dv_ptr, &mha_bwd_args::d_ptr,
                                                        &mha_bwd_args::d_sink_ptr};
+  // Of these group mode takes all but the first.
   static constexpr const void* mha_bwd_args::* kUnsupported[] = {
       &mha_bwd_args::bias_ptr, &mha_bwd_args::seqstart_q_ptr, &mha_bwd_args::seqlen_k_ptr,
       &mha_bwd_args::cu_seqlen_q_ptr};
@@ -68,11 +71,32 @@ class DamagedCall {
       &mha_bwd_args::is_group_mode, &mha_bwd_args::has_dbias, &mha_bwd_args::has_dropout,
       &mha_bwd_args::is_deterministic};
 
+  // Packs the call's rows of one batch entry. No contents of the lengths are refused here: none may
+  // lead outside the tensors.
+  void group() {
+    args_.is_group_mode = true;
+    for (auto& lengths : lengths_) {
+      int32_t row = 0;
+      for (int32_t& value : lengths) {
+        value = row += static_cast<int32_t>(dice_.below(20));
+        if (dice_.once_in(20)) {
+          value = dice_.pick({-1, 1 << 20, std::numeric_limits<int32_t>::max(),
+                              std::numeric_limits<int32_t>::min()});
+        }
+      }
+    }
+    args_.seqstart_q_ptr = lengths_[0].data();
+    args_.seqstart_k_ptr = lengths_[1].data();
+    if (dice_.once_in(2)) args_.cu_seqlen_q_ptr = lengths_[2].data();
+    if (dice_.once_in(2)) args_.seqlen_k_ptr = lengths_[3].data();
+  }
+
   template <class Pointer>
   void move(Pointer& pointer, const Attention& problem) {
     const size_t bytes = problem.q.size() * sizeof(float);  // no tensor is larger
-    std::vector<std::byte>& arena = arenas_.emplace_back(bytes * kGrowth);
-    pointer = arena.data();
+    // Zeros that take no memory until they are touched.
+    arenas_.emplace_back(std::calloc(bytes, kGrowth), &std::free);
+    pointer = arenas_.back().get();
   }
 
   template <class T>
@@ -151,8 +175,9 @@ class DamagedCall {
 
   Dice& dice_;
   mha_bwd_args args_;
-  std::list<std::vector<std::byte>> arenas_;
+  std::vector<std::unique_ptr<void, decltype(&std::free)>> arenas_;
   std::vector<std::byte> workspace_;
+  std::array<int32_t, 64> lengths_[4];  // more than any batch's
 };
 
 }  // namespace mha_sink::test

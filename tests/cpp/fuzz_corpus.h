@@ -61,10 +61,10 @@ class RecordingDevice final : public DeviceProxy {
 class Corpus {
  public:
   Corpus() {
-    for (const DqDkDvKernel& kernel : kDqDkDvKernels) {
+    for (const HeadDimKernels& kernels : kHeadDimKernels) {
       // Two heads a KV head, more rows than one tile of either kind holds, and a diagonal.
-      const auto hdim = static_cast<int>(kernel.hdim_q);
-      record(problems_.emplace_back(1, 2, 1, 70, 75, hdim, true), kernel);
+      const auto hdim = static_cast<int>(kernels.hdim_q);
+      record(problems_.emplace_back(1, 2, 1, 70, 75, hdim, true), kernels);
     }
     for (const KernelBinary& kernel : embedded_kernels()) {
       bool launched = false;
@@ -96,19 +96,24 @@ class Corpus {
   }
 
  private:
-  void record(Attention& problem, const DqDkDvKernel& kernel) {
+  // As a batch by atomics, and packed and deterministic: every kernel is in one of them.
+  void record(Attention& problem, const HeadDimKernels& kernels) {
     RecordingDevice device(launches_);
     stream_config stream;
     stream.device_ = &device;
     mha_bwd_args args = problem.args();
-    args.data_type = kernel.data_type;
-    args.hdim_v = static_cast<int>(kernel.hdim_v);
+    args.data_type = kernels.data_type;
+    args.hdim_v = static_cast<int>(kernels.hdim_v);
     args.workspace_alloc = [this](size_t bytes, bool) -> void* {
       return workspaces_.emplace_back(bytes).data();
     };
     mha_bwd(args, stream);
+    args.is_deterministic = args.is_group_mode = true;
+    args.seqstart_q_ptr = starts_q_.data(), args.seqstart_k_ptr = starts_k_.data();
+    mha_bwd(args, stream);
   }
 
+  std::array<int32_t, 2> starts_q_ = {0, 70}, starts_k_ = {0, 75};
   std::list<Attention> problems_;  // lists: the launches refer to their elements' memory
   std::list<std::vector<std::byte>> workspaces_;
   std::vector<RecordedLaunch> launches_;

@@ -137,7 +137,13 @@ inline uint32_t random_instruction_word(Dice& dice) {
       {0xc0000000, 26}, {0x7e000000, 25}, {0x00000000, 31}, {0x7c000000, 25}, {0xd0000000, 26},
       {0xd3800000, 23}, {0xd8000000, 26}, {0xdc000000, 26}, {0xe0000000, 26}};
   const Prefix& prefix = dice.pick(kPrefixes);
-  return prefix.value | static_cast<uint32_t>(dice.below(uint64_t{1} << prefix.free_bits));
+  const uint32_t word =
+      prefix.value | static_cast<uint32_t>(dice.below(uint64_t{1} << prefix.free_bits));
+  // VOP1, VOP2 and VOPC whose next word is SDWA, DPP or a literal.
+  if (prefix.value >> 24 < 0x80 && dice.once_in(4)) {
+    return (word & ~0x1ffu) | dice.pick({249u, 250u, 255u});
+  }
+  return word;
 }
 
 inline void damage_code(Dice& dice, std::vector<uint8_t>& file, const Layout& layout,

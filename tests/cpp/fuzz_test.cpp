@@ -5,6 +5,7 @@
 //   fuzz_test seed                   without a batch, for a debugger, when count is 0
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,9 +15,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <memory>
+#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "check.h"
@@ -35,7 +37,9 @@ using emulator::EmulationError;
 using emulator::Kernel;
 
 constexpr uint64_t kBatch = 100;
-constexpr unsigned kSecondsPerCase = 60;  // a hundred times what the slowest takes under ASan
+constexpr unsigned kSecondsPerCase = 60;   // a hundred times what the slowest takes under ASan
+constexpr long kMebibytesPerBatch = 2048;  // the first thousand cases need 150 under ASan
+constexpr int kTooMuchMemory = 3;          // exit status
 
 // Shared by parent and child.
 struct Progress {
@@ -43,11 +47,23 @@ struct Progress {
   uint64_t ran, refused, failed;
 };
 
-void require_name(const char* message, std::initializer_list<std::string_view> prefixes) {
-  const std::string_view text(message);
-  const bool named = std::any_of(prefixes.begin(), prefixes.end(),
-                                 [&](std::string_view prefix) { return text.starts_with(prefix); });
-  if (!named) throw std::logic_error("an error that does not say where: " + std::string(text));
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+void require_prefix(const std::string& message, const std::string& prefix) {
+  require(message.starts_with(prefix), "an error that does not say where: " + message);
+}
+
+// What a call refuses, it refuses by an argument's name before anything runs: a kernel that faults
+// on arguments that were accepted is a finding.
+void require_argument(const std::string& message) {
+  const auto has = [&](const char* part) { return message.find(part) != std::string::npos; };
+  const bool named = has(": ") && !message.starts_with(": ") && !message.starts_with("kernel ");
+  const bool refused =
+      (has(" given, ") && message.ends_with(" needed")) || has(" is not supported; supported: ");
+  require((named && refused) || message.starts_with("workspace_alloc returned null"),
+          "an error that names no argument: " + message);
 }
 
 class Fuzzer {
@@ -89,7 +105,7 @@ class Fuzzer {
     try {
       object = std::make_unique<CodeObject>(file, "damaged");
     } catch (const EmulationError& error) {
-      require_name(error.what(), {"code object damaged: "});
+      require_prefix(error.what(), "code object damaged: ");
       return false;
     }
     DamagedLaunch launch(original);
@@ -117,13 +133,12 @@ class Fuzzer {
     try {
       launch(object, kernel, spec);
     } catch (const EmulationError& error) {
-      require_name(error.what(), {"kernel "});
+      require_prefix(error.what(), "kernel ");
       ran = false;
     }
     for (const emulator::MemoryRange& buffer : spec.memory) {
-      if (!buffer.writable && !corpus_.unchanged(buffer.begin, buffer.bytes)) {
-        throw std::logic_error("the launch changed the read-only " + buffer.name);
-      }
+      require(buffer.writable || corpus_.unchanged(buffer.begin, buffer.bytes),
+              "the launch changed the read-only " + buffer.name);
     }
     return ran;
   }
@@ -134,10 +149,11 @@ class Fuzzer {
                          static_cast<ptrdiff_t>(dice.below(corpus_.problems().size()))));
     try {
       if (mha_bwd(call.args(), {}) < 0) {
-        require_name(unsupported_reason().c_str(), {""});
+        require_argument(unsupported_reason());
         return false;
       }
     } catch (const Error& error) {
+      require_argument(error.what());
       return false;
     }
     return true;
@@ -147,7 +163,7 @@ class Fuzzer {
   std::vector<Layout> layouts_;
 };
 
-// Runs [first, end) until one fails.
+// Runs [first, end), or until one ends the process.
 [[noreturn]] void run_batch(Fuzzer& fuzzer, uint64_t first, uint64_t end, Progress& progress) {
   for (uint64_t seed = first; seed < end; ++seed) {
     progress.seed = seed;
@@ -158,6 +174,9 @@ class Fuzzer {
       std::fprintf(stderr, "FAILED: seed %lu: %s\n", seed, error.what());
       ++progress.failed;
     }
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    if (usage.ru_maxrss / 1024 > kMebibytesPerBatch) std::_Exit(kTooMuchMemory);
   }
   std::_Exit(0);
 }
@@ -167,6 +186,9 @@ std::string fate(int status) {
     return "did not end in " + std::to_string(kSecondsPerCase) + " seconds";
   }
   if (WIFSIGNALED(status)) return std::string("died of ") + strsignal(WTERMSIG(status));
+  if (WEXITSTATUS(status) == kTooMuchMemory) {
+    return "took more than " + std::to_string(kMebibytesPerBatch) + " MiB";
+  }
   return "exited with " + std::to_string(WEXITSTATUS(status));
 }
 

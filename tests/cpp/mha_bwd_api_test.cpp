@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -121,6 +122,26 @@ void results(bool causal) {
   expect(workspace.last_bytes == fmha_bwd_launcher(traits_of(args)).workspace_size,
          "the launcher's byte count");
   expect(workspace.guard_untouched(), "nothing written past the workspace");
+}
+
+// What a mask, dlse and the deterministic kernel change, against the definition.
+void variants() {
+  for (const auto& [name, top_left, with_dlse] :
+       {std::tuple("top-left", true, false), std::tuple("dlse", false, true)}) {
+    for (bool deterministic : {false, true}) {
+      for (int seqlen_k : {9, 70}) {  // on either side of seqlen_q
+        Attention attention(2, 4, 2, 33, seqlen_k, 64, true, top_left, with_dlse);
+        Workspace workspace;
+        mha_bwd_args args = attention.args();
+        args.is_deterministic = deterministic;
+        args.workspace_alloc = workspace.callback();
+        mha_bwd(args, {});
+        attention.expect_gradients(std::string(name) + (deterministic ? ", deterministic" : "") +
+                                   ", seqlen_k " + std::to_string(seqlen_k));
+        expect(workspace.guard_untouched(), "nothing written past the workspace");
+      }
+    }
+  }
 }
 
 void without_sink_and_d() {
@@ -239,7 +260,7 @@ void workspace_bound() {
   traits.nhead_q = 64;
   for (int hdim : {64, 128}) {
     for (int nhead_k : {1, 8, 64}) {
-      for (int seqlen : {2048, 8192, 65536, 1 << 20}) {
+      for (int seqlen : {1, 17, 2048, 8192, 65536, 1 << 20}) {
         traits.hdim_q = traits.hdim_v = hdim;
         traits.nhead_k = nhead_k;
         traits.seqlen_q = traits.seqlen_k = seqlen;
@@ -277,13 +298,12 @@ void unsupported_requests() {
   using Args = mha_bwd_args&;
   static const int something = 0;
   const std::pair<const char*, std::function<void(Args)>> changes[] = {
-      {"is_group_mode", [](Args a) { a.is_group_mode = true; }},
-      {"mask_type", [](Args a) { a.mask_type = kMaskTopLeft; }},
+      {"seqstart_q_ptr", [](Args a) { a.is_group_mode = true; }},
+      {"mask_type", [](Args a) { a.mask_type = kMaskGeneric; }},
       {"bias_type", [](Args a) { a.bias_type = 2; }},
       {"has_dbias", [](Args a) { a.has_dbias = true; }},
       {"has_dropout", [](Args a) { a.has_dropout = true; }},
       {"is_store_randval", [](Args a) { a.is_store_randval = true; }},
-      {"is_deterministic", [](Args a) { a.is_deterministic = true; }},
       {"multiples of 8 up to 256", [](Args a) { a.hdim_q = a.hdim_v = 264; }},
       {"head dim", [](Args a) { a.hdim_v = 60; }},
       {"cu_seqlen_q_ptr", [](Args a) { a.cu_seqlen_q_ptr = &something; }},
@@ -298,11 +318,11 @@ void unsupported_requests() {
   expect(unsupported_reason().empty(), "no reason after a call that ran");
 
   fmha_bwd_traits traits = traits_of(args);
-  traits.is_group_mode = true;
+  traits.has_dropout = true;
   fmha_bwd_launcher launcher(traits);
   expect(launcher.workspace_size == 0 && launcher.run({}, {}) < 0,
          "launcher of unsupported traits");
-  expect(unsupported_reason().find("is_group_mode") != std::string::npos, "launcher's reason");
+  expect(unsupported_reason().find("has_dropout") != std::string::npos, "launcher's reason");
 }
 
 void invalid_arguments() {
@@ -381,6 +401,7 @@ int main() {
   positional_initialisation();
   results(false);
   results(true);
+  variants();
   without_sink_and_d();
   timed();
   failing_callbacks();

@@ -37,11 +37,17 @@ MHA_SINK_DEVICE void buffer_store_16_bytes(Buffer buffer, uint32_t byte_offset, 
   __builtin_amdgcn_raw_buffer_store_b128(value, buffer, byte_offset, 0, 0);
 }
 
-// global_atomic_add_f32 without return, device scope, at a scalar base plus a 32-bit lane offset.
-MHA_SINK_DEVICE void atomic_add(float* base, uint32_t byte_offset, float value) {
-  using GlobalFloat = __attribute__((address_space(1))) float;
-  char* address = reinterpret_cast<char*>(base) + byte_offset;
-  __builtin_amdgcn_global_atomic_fadd_f32((GlobalFloat*)address, value);
+// The LLVM intrinsic by its name: clang has a builtin only from version 21 on. Not asm: the
+// compiler counts outstanding atomics when it waits for loads that were issued before them.
+__attribute__((device)) float raw_buffer_atomic_fadd(
+    float value, Buffer buffer, uint32_t lane_offset, uint32_t scalar_offset,
+    uint32_t cache_policy) __asm("llvm.amdgcn.raw.ptr.buffer.atomic.fadd.f32");
+
+// buffer_atomic_add_f32 without return, device scope, at lane_offset + scalar_offset bytes; nothing
+// happens past the end.
+MHA_SINK_DEVICE void buffer_atomic_add(Buffer buffer, uint32_t lane_offset, uint32_t scalar_offset,
+                                       float value) {
+  raw_buffer_atomic_fadd(value, buffer, lane_offset, scalar_offset, 0);
 }
 
 }  // namespace mha_sink::arch

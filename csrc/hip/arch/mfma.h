@@ -14,12 +14,21 @@ namespace mha_sink::arch {
 // itself, clang 22 splits the 256 accumulator registers of dq_dk_dv between both files and copies
 // them around every MFMA (and, with any of them pinned, moves all others to accumulation
 // registers). The compiler's hazard recogniser does not look into asm, hence the rules
-//  * A and B come from LDS, whose wait separates them from the MFMA, or from a VALU instruction
-//    before a barrier: a VALU write and an MFMA that reads it must be 2 wait states apart;
+//  * A and B come from memory, whose wait separates them from the MFMA, or from a VALU instruction
+//    before a barrier or settle(): a VALU write and an MFMA that reads it must be 2 wait states
+//    apart;
 //  * ready() stands between the last MFMA on C and any other use of it.
 
 // 8 elements of a row of A or column of B.
 using Operand = u32x4;
+
+// One that lives through a whole loop, in accumulation registers: as B it costs no move.
+struct ResidentOperand {
+  Operand value;
+};
+
+// Between VALU instructions that made an operand and the MFMAs that read it, where no barrier does.
+MHA_SINK_DEVICE void settle(Operand& operand) { asm volatile("s_nop 1" : "+v"(operand)); }
 
 // A 32 x 32 fp32 accumulator in VGPRs: a product that VALU instructions read next.
 template <Dtype kDtype>
@@ -38,6 +47,20 @@ struct VectorAccumulator {
       asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));
     } else {
       asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));
+    }
+  }
+  MHA_SINK_DEVICE void start(Operand a, ResidentOperand b) {
+    if constexpr (kDtype == Dtype::bf16) {
+      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "a"(b.value));
+    } else {
+      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, 0" : "=&v"(c) : "v"(a), "a"(b.value));
+    }
+  }
+  MHA_SINK_DEVICE void add(Operand a, ResidentOperand b) {
+    if constexpr (kDtype == Dtype::bf16) {
+      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "a"(b.value));
+    } else {
+      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "a"(b.value));
     }
   }
   MHA_SINK_DEVICE f32x16 ready() {

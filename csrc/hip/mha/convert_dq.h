@@ -4,6 +4,7 @@
 #include "hip/arch/buffer.h"
 #include "hip/arch/math.h"
 #include "hip/mha/params.h"
+#include "hip/mha/sequence.h"
 #include "hip/mha/tensor.h"
 
 namespace mha_sink::mha {
@@ -15,15 +16,16 @@ struct ConvertDq {
   template <int kRowLanes>
   static MHA_SINK_DEVICE void run(const ConvertDqParams& p) {
     constexpr int kPassRows = kThreads / kRowLanes;
-    const int row0 = workgroup_id_x() * kRowPadding;
-    const int head = workgroup_id_y(), batch = workgroup_id_z();
-    const int rows = min(p.seqlen_q - row0, kRowPadding);
+    const SequenceTile sequence(p.batch, kRowPadding, workgroup_id_x(), workgroup_id_z(), true);
+    const int row0 = sequence.tile * kRowPadding, head = workgroup_id_y();
+    const int rows = min(sequence.rows.seqlen_q - row0, kRowPadding);
+    if (sequence.tile < 0 || rows <= 0) return;
     const int column = thread_id() % kRowLanes * 8;
     if (column >= p.hdim) return;
-    const float* acc = p.dq_acc +
-                       ((int64_t{batch} * p.nhead_q + head) * p.seqlen_q_padded + row0) * p.hdim +
-                       column;
-    const Buffer dq = row_buffer(p.dq, batch, row0, head, rows, p.hdim);
+    const float* acc =
+        sequence.accumulator(p.dq_acc, head, p.hdim) + int64_t{row0} * p.hdim + column;
+    const Buffer dq =
+        row_buffer(p.dq, sequence.batch, sequence.rows.first_query + row0, head, rows, p.hdim);
     for (int row = thread_id() / kRowLanes; row < rows; row += kPassRows) {
       const auto* source = reinterpret_cast<const f32x4*>(acc + row * p.hdim);
       const f32x4 low = source[0] * p.scale, high = source[1] * p.scale;

@@ -5,6 +5,7 @@
 #include "hip/arch/buffer.h"
 #include "hip/arch/math.h"
 #include "hip/mha/params.h"
+#include "hip/mha/sequence.h"
 #include "hip/mha/tensor.h"
 #include "hip/tile/reduce.h"
 
@@ -12,9 +13,10 @@ namespace mha_sink::mha {
 
 using namespace tile;
 
-// One row's term of d_sink = -sum exp(sink - lse) * delta, with the limits that the formula leaves
-// open: a row without any key or sink (lse = -inf) has no sink probability; sink = lse = +inf is
-// the limit of a dominant sink, probability 1; and an overflowing probability times delta = 0 is 0.
+// One row's term of d_sink = -sum exp(sink - lse) * (delta - dlse), delta - dlse being `delta`
+// here, with the limits that the formula leaves open: a row without any key or sink (lse = -inf)
+// has no sink probability; sink = lse = +inf is the limit of a dominant sink, probability 1; and an
+// overflowing probability times delta = 0 is 0.
 MHA_SINK_DEVICE float sink_gradient_term(float sink, float lse, float delta) {
   if (lse == -__builtin_inff() || sink == -__builtin_inff()) return 0.0f;
   const float probability = sink == lse ? 1.0f : exp2((sink - lse) * kLog2E);
@@ -40,13 +42,21 @@ struct DotDoO {
   template <int kRowLanes>
   static MHA_SINK_DEVICE void run(const DotDoOParams& p, float* scratch) {
     constexpr int kPassRows = kThreads / kRowLanes;
-    const int tile = workgroup_id_x(), head = workgroup_id_y(), batch = workgroup_id_z();
-    const int row0 = tile * kRowPadding;
-    const int rows = min(p.seqlen_q - row0, kRowPadding);
-    const Buffer out = row_buffer(p.out, batch, row0, head, rows, p.hdim);
-    const Buffer dout = row_buffer(p.dout, batch, row0, head, rows, p.hdim);
-    const float* lse = p.lse.data + batch * p.lse.batch_stride + head * p.lse.nhead_stride + row0;
-    const int64_t padded_row0 = (int64_t{batch} * p.nhead_q + head) * p.seqlen_q_padded + row0;
+    const SequenceTile sequence(p.batch, kRowPadding, workgroup_id_x(), workgroup_id_z(), true);
+    const int head = workgroup_id_y(), batch = sequence.batch;
+    const int row0 = sequence.tile * kRowPadding;
+    const int rows = min(sequence.rows.seqlen_q - row0, kRowPadding);
+    if (sequence.tile < 0 || rows <= 0) return;
+    const int first = sequence.rows.first_query + row0;
+    const Buffer out = row_buffer(p.out, batch, first, head, rows, p.hdim);
+    const Buffer dout = row_buffer(p.dout, batch, first, head, rows, p.hdim);
+    const auto rows_of = [&](const auto& vector) {
+      return vector.data + batch * vector.batch_stride + head * vector.nhead_stride + first;
+    };
+    const float* lse_rows = rows_of(p.lse);
+    const float* dlse_rows = p.dlse.data ? rows_of(p.dlse) : nullptr;
+    float* delta_rows = p.delta.data ? rows_of(p.delta) : nullptr;
+    const int64_t padded_row0 = sequence.padded_row(p.rows, head) + row0;
     const float sink = p.sink ? p.sink[batch * p.nhead_q + head] : 0.0f;
 
     const int lane_of_row = thread_id() % kRowLanes;
@@ -63,21 +73,18 @@ struct DotDoO {
       const float delta = sum_over_lanes<kRowLanes>(partial);
       if (lane_of_row != 0) continue;
       const bool exists = row < rows;
-      const float row_lse = exists ? lse[row] : -__builtin_inff();
-      const bool sees_keys = row_lse != -__builtin_inff();
-      p.row_lse[padded_row0 + row] = sees_keys ? -row_lse * kLog2E : -__builtin_inff();
-      p.row_delta[padded_row0 + row] = sees_keys ? delta : 0.0f;
-      if (exists && p.delta.data) {
-        p.delta.data[batch * p.delta.batch_stride + head * p.delta.nhead_stride + row0 + row] =
-            delta;
-      }
-      if (exists && p.sink) sink_gradient += sink_gradient_term(sink, row_lse, delta);
+      const float lse = exists ? lse_rows[row] : -__builtin_inff();
+      const float dlse = exists && dlse_rows ? dlse_rows[row] : 0.0f;
+      const bool sees_keys = lse != -__builtin_inff();
+      p.rows.lse[padded_row0 + row] = sees_keys ? -lse * kLog2E : -__builtin_inff();
+      p.rows.delta[padded_row0 + row] = sees_keys ? delta - dlse : 0.0f;
+      if (exists && delta_rows) delta_rows[row] = delta;
+      if (exists && p.sink) sink_gradient += sink_gradient_term(sink, lse, delta - dlse);
     }
     if (p.d_sink_partial == nullptr) return;
     const float sum = sum_over_workgroup<kWaves>(sink_gradient, scratch);
     if (thread_id() == 0) {
-      const int tiles = p.seqlen_q_padded / kRowPadding;
-      p.d_sink_partial[(int64_t{batch} * p.nhead_q + head) * tiles + tile] = sum;
+      p.d_sink_partial[padded_row0 / kRowPadding] = sum;
     }
   }
 };

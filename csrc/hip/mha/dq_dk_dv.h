@@ -8,9 +8,11 @@
 #include "hip/arch/sync.h"
 #include "hip/mha/mask.h"
 #include "hip/mha/params.h"
+#include "hip/mha/sequence.h"
 #include "hip/mha/tensor.h"
 #include "hip/tile/exchange_tile.h"
 #include "hip/tile/lds_tile.h"
+#include "hip/tile/store_transposed.h"
 
 namespace mha_sink::mha {
 
@@ -50,7 +52,8 @@ struct DqDkDvConfig {
   // Whether blocks of the same queries keep the 32 broadcast row constants in registers.
   static constexpr bool kShareRowBroadcasts = kLargerHeadDim <= 64;
 
-  // Whether addresses are computed for each phase of a step, where keeping them would spill.
+  // Whether addresses are computed for each phase of a step, and strides loaded, where keeping them
+  // would spill.
   static constexpr bool kRecomputeAddresses = kLargerHeadDim == 256;
 
   struct LdsPlan {
@@ -83,12 +86,18 @@ struct DqDkDv {
 
   const DqDkDvParams& p;
   typename Config::LdsPlan& lds;
+  const SequenceTile sequence;
+  const int seqlen_q = sequence.rows.seqlen_q, seqlen_k = sequence.rows.seqlen_k;
   const Mask mask;
   const int wave = wave_id();
   uint32_t lane = lane_id();
-  const int batch = workgroup_id_z();
   const int kv_head = workgroup_id_x();
-  const int key0 = workgroup_id_y() * Config::kKeys;
+  // Of the sequence, in head 0.
+  const uint16_t* const first_q = row_pointer(p.q, sequence.batch, sequence.rows.first_query, 0);
+  const uint16_t* const first_dout =
+      row_pointer(p.dout, sequence.batch, sequence.rows.first_query, 0);
+  const int64_t first_constants = sequence.padded_row(p.rows, 0);
+  const int key0 = sequence.tile * Config::kKeys;
   const int wave_key0 = key0 + wave * Config::kWaveKeys;
 
   // Transposed: rows are hdim, columns are keys.
@@ -105,13 +114,21 @@ struct DqDkDv {
 
   // Row constants of a query tile, in the order that row_broadcast needs: lane 16 * n + r holds
   // that of the query which register r of an accumulator holds in the lanes of its half.
-  struct RowConstants {
+  struct RowRegisters {
     float lse[Config::kQueryBlocks], delta[Config::kQueryBlocks];
   };
-  RowConstants rows, next_rows;
+  RowRegisters rows, next_rows;
 
   MHA_SINK_DEVICE DqDkDv(const DqDkDvParams& params, typename Config::LdsPlan& plan)
-      : p(params), lds(plan), mask(params) {}
+      : p(params),
+        lds(plan),
+        sequence(params.batch, Config::kKeys, workgroup_id_y(), workgroup_id_z(), false),
+        mask(params.window, sequence.rows) {}
+
+  template <class Tensor16>
+  MHA_SINK_DEVICE Buffer key_buffer(const Tensor16& tensor, int key, int rows, int hdim) const {
+    return row_buffer(tensor, sequence.batch, sequence.rows.first_key + key, kv_head, rows, hdim);
+  }
 
   // In parts, to bound the registers in flight.
   template <int kColumns>
@@ -120,10 +137,9 @@ struct DqDkDv {
     constexpr int kPart = 64;
 #pragma unroll 1
     for (int row0 = 0; row0 < Config::kKeys; row0 += kPart) {
-      const int part_rows = min(p.seqlen_k - key0 - row0, kPart);
+      const int part_rows = min(seqlen_k - key0 - row0, kPart);
       StagedTile<kPart, kColumns, Config::kThreads> part;
-      part.load(row_buffer(tensor, batch, key0 + row0, kv_head, part_rows, hdim), row_bytes(tensor),
-                hdim);
+      part.load(key_buffer(tensor, key0 + row0, part_rows, hdim), row_bytes(tensor), hdim);
       part.store(tile, row0);
     }
   }
@@ -133,8 +149,8 @@ struct DqDkDv {
       load_keys(p.v, p.hdim_v, lds.v);
       return;
     }
-    const int rows = min(p.seqlen_k - key0, Config::kKeys);
-    const Buffer v_rows = row_buffer(p.v, batch, key0, kv_head, rows, p.hdim_v);
+    const int rows = min(seqlen_k - key0, Config::kKeys);
+    const Buffer v_rows = key_buffer(p.v, key0, rows, p.hdim_v);
 #pragma unroll
     for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
       const int row = wave * Config::kWaveKeys + kb * 32 + lane % 32;
@@ -147,20 +163,43 @@ struct DqDkDv {
     }
   }
 
+  MHA_SINK_DEVICE const auto& loop_params() const {
+    if constexpr (Config::kRecomputeAddresses) {
+      return reloaded_params<DqDkDvParams>();
+    } else {
+      return p;
+    }
+  }
+
   MHA_SINK_DEVICE void stage(const QueryCursor& at) {
+    const auto& p = loop_params();
     const int query0 = at.tile * kQueries;
-    const int rows = min(p.seqlen_q - query0, kQueries);
-    staged_q.load(row_buffer(p.q, batch, query0, at.head, rows, p.hdim_q), row_bytes(p.q),
+    const int rows = min(seqlen_q - query0, kQueries);
+    const auto first_row = [&](const auto& tensor, const uint16_t* first) {
+      return first + at.head * tensor.nhead_stride + query0 * tensor.seqlen_stride;
+    };
+    staged_q.load(row_buffer(p.q, first_row(p.q, first_q), rows, p.hdim_q), row_bytes(p.q),
                   p.hdim_q);
-    staged_dout.load(row_buffer(p.dout, batch, query0, at.head, rows, p.hdim_v), row_bytes(p.dout),
-                     p.hdim_v);
-    const int64_t first = row_index(at);
+    staged_dout.load(row_buffer(p.dout, first_row(p.dout, first_dout), rows, p.hdim_v),
+                     row_bytes(p.dout), p.hdim_v);
+    const int64_t first = first_constants + at.head * p.rows.nhead_stride + query0;
 #pragma unroll
     for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
       const int r = lane % 16;
       const int query = qb * 32 + 8 * (r / 4) + 4 * (lane / 32) + r % 4;
-      next_rows.lse[qb] = p.row_lse[first + query];
-      next_rows.delta[qb] = p.row_delta[first + query];
+      next_rows.lse[qb] = p.rows.lse[first + query];
+      next_rows.delta[qb] = p.rows.delta[first + query];
+    }
+  }
+
+  // Here the compiler waits for what `stage` requested.
+  MHA_SINK_DEVICE void await_staged() {
+    staged_q.await();
+    staged_dout.await();
+#pragma unroll
+    for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
+      opaque(next_rows.lse[qb]);
+      opaque(next_rows.delta[qb]);
     }
   }
 
@@ -170,13 +209,10 @@ struct DqDkDv {
     rows = next_rows;
   }
 
+  MHA_SINK_DEVICE bool wants_dq() const { return p.dq_acc.data != nullptr; }
+
   MHA_SINK_DEVICE void begin_phase() {
     if constexpr (Config::kRecomputeAddresses) opaque(lane);
-  }
-
-  // Row of [batch, nhead_q, seqlen_q_padded] where a query tile begins.
-  MHA_SINK_DEVICE int64_t row_index(const QueryCursor& at) const {
-    return (int64_t{batch} * p.nhead_q + at.head) * p.seqlen_q_padded + at.tile * kQueries;
   }
 
   // S: 32 queries times 32 of the wave's keys, over hdim.
@@ -232,7 +268,7 @@ struct DqDkDv {
     Product s_product = query_key_product(buffer, qb, kb);
     Product dp_product = gradient_value_product(buffer, qb, kb);
     f32x16 s = s_product.ready(), dp = dp_product.ready();
-    RowConstants constants = rows;
+    RowRegisters constants = rows;
     if constexpr (!Config::kShareRowBroadcasts) {
       opaque(constants.lse[qb]);
       opaque(constants.delta[qb]);
@@ -245,10 +281,10 @@ struct DqDkDv {
     for (int r = 0; r < 16; ++r) s[r] = exp2(s[r]);
     dp = s * (dp - delta);
     if (visible == BlockMask::partial) {
-      const Mask::KeyRange range = mask.queries_of(block_key0 + lane % 32);
+      const Mask::Range range = mask.queries_of(block_key0 + lane % 32);
 #pragma unroll
       for (int r = 0; r < 16; ++r) {
-        const bool sees = range.visible(block_query0 + 4 * (lane / 32) + 8 * (r / 4) + r % 4);
+        const bool sees = range.contains(block_query0 + 4 * (lane / 32) + 8 * (r / 4) + r % 4);
         s[r] = sees ? s[r] : 0.0f;
         dp[r] = sees ? dp[r] : 0.0f;
       }
@@ -262,6 +298,13 @@ struct DqDkDv {
 
   // dq_acc += dS K for the wave's blocks of the tile, over all keys of the workgroup.
   MHA_SINK_DEVICE void accumulate_dq(const QueryCursor& at) {
+    const int query0 = at.tile * kQueries;
+    const int rows = min(seqlen_q - query0, kQueries);
+    // Rows past the sequence's end lie past the buffer's: their zeros are not added.
+    const Buffer dq_rows =
+        make_buffer(sequence.accumulator(p.dq_acc, at.head, p.hdim_q) + int64_t{query0} * p.hdim_q,
+                    rows * p.hdim_q * 4);
+    const uint32_t eight_rows = 8 * p.hdim_q * 4;
 #pragma unroll
     for (int i = 0; i < Config::kWaveDqBlocks; ++i) {
       const int block = wave + i * Config::kWaves;
@@ -275,21 +318,16 @@ struct DqDkDv {
       }
       const f32x16 dq = product.ready();
       const int column = db * 32 + lane % 32;
-      // A scalar base that moves by 8 rows and 4 lane offsets: 16 multiples of hdim_q would stay in
-      // scalar registers.
-      float* rows_of = p.dq_acc + (row_index(at) + qb * 32) * p.hdim_q;
-      if (column < p.hdim_q) {
-        uint32_t lane_offset[4];
+      const uint32_t row = qb * 32 + 4 * (lane / 32);
+      uint32_t lane_offset[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          lane_offset[i] = ((4 * (lane / 32) + i) * p.hdim_q + column) * 4;
-          opaque(lane_offset[i]);  // stays 32 bits wide: hoisted, it would become an address
-        }
+      for (int i = 0; i < 4; ++i) {
+        lane_offset[i] = column < p.hdim_q ? ((row + i) * p.hdim_q + column) * 4 : kOutOfRange;
+        opaque(lane_offset[i]);  // or 16 offsets would stay in registers
+      }
 #pragma unroll
-        for (int r = 0; r < 16; ++r) {
-          atomic_add(rows_of, lane_offset[r % 4], dq[r]);
-          if (r % 4 == 3) rows_of += 8 * p.hdim_q;
-        }
+      for (int r = 0; r < 16; ++r) {
+        buffer_atomic_add(dq_rows, lane_offset[r % 4], r / 4 * eight_rows, dq[r]);
       }
     }
   }
@@ -304,7 +342,9 @@ struct DqDkDv {
 #pragma unroll
       for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
         scores<kMasked>(buffer, query0, qb, kb, p_block[qb][kb], ds_block[qb][kb]);
-        lds.ds[qb].store(lane, wave * Config::kWaveKeys + kb * 32, ds_block[qb][kb]);
+        if (wants_dq()) {
+          lds.ds[qb].store(lane, wave * Config::kWaveKeys + kb * 32, ds_block[qb][kb]);
+        }
       }
     }
   }
@@ -345,37 +385,19 @@ struct DqDkDv {
         }
       }
     }
-    begin_phase();
-    accumulate_dq(at);
   }
 
-  // `blocks` are 32 x 32 and transposed: a lane holds 4 adjacent columns of one row in 4 registers.
-  template <int kDimBlocks>
-  MHA_SINK_DEVICE void store_rows(
-      Tensor tensor, int hdim, float factor,
+  template <class Tensor16, int kDimBlocks>
+  MHA_SINK_DEVICE void store_keys(
+      const Tensor16& tensor, int hdim, float factor,
       ResidentAccumulator<kDtype> (&blocks)[Config::kKeyBlocks][kDimBlocks]) {
-    const int rows = min(p.seqlen_k - key0, Config::kKeys);
-    const Buffer buffer = row_buffer(tensor, batch, key0, kv_head, rows, hdim);
-#pragma unroll
-    for (int kb = 0; kb < Config::kKeyBlocks; ++kb) {
-      const int row = wave * Config::kWaveKeys + kb * 32 + lane % 32;
-#pragma unroll
-      for (int db = 0; db < kDimBlocks; ++db) {
-        const f32x16 block = blocks[kb][db].ready() * factor;
-#pragma unroll
-        for (int r = 0; r < 16; r += 4) {
-          const int column = db * 32 + 2 * r + 4 * (lane / 32);
-          if (row < rows && column < hdim) {
-            buffer_store_8_bytes(buffer, row * row_bytes(tensor) + column * 2,
-                                 u32x2{pack<kDtype>(block[r], block[r + 1]),
-                                       pack<kDtype>(block[r + 2], block[r + 3])});
-          }
-        }
-      }
-    }
+    const int rows = min(seqlen_k - key0, Config::kKeys);
+    store_transposed(key_buffer(tensor, key0, rows, hdim), row_bytes(tensor), rows, hdim,
+                     wave * Config::kWaveKeys, lane, factor, blocks);
   }
 
   MHA_SINK_DEVICE void run() {
+    if (sequence.tile < 0 || key0 >= seqlen_k) return;
     load_keys(p.k, p.hdim_q, lds.k);
     load_values();
 #pragma unroll
@@ -385,21 +407,29 @@ struct DqDkDv {
 #pragma unroll
       for (auto& block : dv[kb]) block.clear();
     }
-    const int key_end = min(key0 + Config::kKeys, p.seqlen_k);
+    const int key_end = min(key0 + Config::kKeys, seqlen_k);
     const int group = p.nhead_q / p.nhead_k;
     const int tile_begin = mask.first_query(key0) / kQueries;
-    const int query_end = mask.end_query(key_end, p.seqlen_q);
+    const int query_end = mask.end_query(key_end, seqlen_q);
     const int tile_end = max(tile_begin, (query_end + kQueries - 1) / kQueries);
     const int items = group * (tile_end - tile_begin);
     if (items > 0) {
       QueryCursor at{kv_head * group, (kv_head + 1) * group, tile_begin, tile_begin, tile_end};
       stage(at);
+      await_staged();
       store_staged(0);
       workgroup_barrier();
       for (int item = 0; item < items; ++item) {
         QueryCursor next = at;
         next.advance();
         step(at, next, item % Config::kBuffers);
+        if (wants_dq()) {
+          begin_phase();
+          accumulate_dq(at);
+          await_staged();  // in both branches: behind them it would be for the atomics too
+        } else {
+          await_staged();
+        }
         at = next;
         // With two buffers all waves left the one to be written before the barrier in step.
         if constexpr (Config::kBuffers == 1) workgroup_barrier();
@@ -408,8 +438,8 @@ struct DqDkDv {
       }
     }
     const auto& params = reloaded_params<DqDkDvParams>();
-    store_rows(params.dk, params.hdim_q, params.scale, dk);
-    store_rows(params.dv, params.hdim_v, 1.0f, dv);
+    store_keys(params.dk, params.hdim_q, params.scale, dk);
+    store_keys(params.dv, params.hdim_v, 1.0f, dv);
   }
 };
 

@@ -15,16 +15,22 @@ enum class BlockMask { none, partial, full };
 struct Mask {
   int diagonal, left, right, keys;
 
-  MHA_SINK_DEVICE Mask(const DqDkDvParams& p)
-      : diagonal(p.seqlen_k - p.seqlen_q),
-        left(p.window_left),
-        right(p.window_right),
-        keys(p.seqlen_k) {}
+  MHA_SINK_DEVICE Mask(const Window& window, const Sequence& sequence)
+      : diagonal(window.top_left ? 0 : sequence.seqlen_k - sequence.seqlen_q),
+        left(window.left),
+        right(window.right),
+        keys(sequence.seqlen_k) {}
 
   // First query and one past the last query that can see any key of [key0, key_end).
   MHA_SINK_DEVICE int first_query(int key0) const { return max(0, key0 - diagonal - right); }
   MHA_SINK_DEVICE int end_query(int key_end, int seqlen_q) const {
     return min(seqlen_q, key_end - diagonal + left);
+  }
+
+  // Likewise the keys that queries of [query0, query_end) can see.
+  MHA_SINK_DEVICE int first_key(int query0) const { return max(0, query0 + diagonal - left); }
+  MHA_SINK_DEVICE int end_key(int query_end) const {
+    return min(keys, query_end + diagonal + right);
   }
 
   // What kQueries queries from query0 see of kKeys keys from key0.
@@ -40,19 +46,25 @@ struct Mask {
     return all ? BlockMask::full : BlockMask::partial;
   }
 
-  // For one key: the visible queries are first..first + span, compared without sign so that one
-  // comparison checks both ends.
-  struct KeyRange {
+  // Positions first..first + span, compared without sign so that one comparison checks both ends.
+  struct Range {
     int first;
     uint32_t span;
-    MHA_SINK_DEVICE bool visible(int query) const {
-      return static_cast<uint32_t>(query - first) <= span;
+    MHA_SINK_DEVICE bool contains(int position) const {
+      return static_cast<uint32_t>(position - first) <= span;
     }
   };
-  MHA_SINK_DEVICE KeyRange queries_of(int key) const {
+  // Queries that see one key.
+  MHA_SINK_DEVICE Range queries_of(int key) const {
     // A key past the end: no query - first of a real query is as small as span.
     const int first = key < keys ? key - diagonal - right : 0x7fffffff;
     return {first, static_cast<uint32_t>(left + right)};
+  }
+  // Keys that one query sees, the last of which is at or before the sequence's end.
+  MHA_SINK_DEVICE Range keys_of(int query) const {
+    const int first = query + diagonal - left;
+    const int last = min(query + diagonal + right, keys - 1);
+    return {last < first ? 0x7fffffff : first, static_cast<uint32_t>(last - first)};
   }
 };
 

@@ -1,5 +1,5 @@
-// d_sink[h] += the partial sums of all batches and row tiles, in a fixed order: the same bits on
-// every run, without atomics.
+// d_sink += the partial sums of row tiles, of one batch entry or of all, in a fixed order: the same
+// bits on every run, without atomics.
 #pragma once
 
 #include "hip/mha/params.h"
@@ -13,14 +13,20 @@ struct ReduceDSink {
   static constexpr int kThreads = 256, kWaves = kThreads / kWaveSize;
 
   static MHA_SINK_DEVICE void run(const ReduceDSinkParams& p, float* scratch) {
-    const int head = workgroup_id_x();
+    const int head = workgroup_id_x(), entry = workgroup_id_y();
+    const float* partial = p.partial + entry * p.entry_stride + head * p.nhead_stride;
+    int tiles = p.tiles;
+    if (p.sequences) {
+      const Sequence sequence = scalar_load(p.sequences + entry);
+      partial += first_tile(sequence.first_query, kRowPadding, entry);
+      tiles = (sequence.seqlen_q + kRowPadding - 1) / kRowPadding;
+    }
     float sum = 0.0f;
-    for (int batch = 0; batch < p.batch; ++batch) {
-      const float* partial = p.partial + (int64_t{batch} * p.nhead_q + head) * p.tiles;
-      for (int tile = thread_id(); tile < p.tiles; tile += kThreads) sum += partial[tile];
+    for (int row = 0; row < p.rows; ++row, partial += p.row_stride) {
+      for (int tile = thread_id(); tile < tiles; tile += kThreads) sum += partial[tile];
     }
     sum = sum_over_workgroup<kWaves>(sum, scratch);
-    if (thread_id() == 0) p.d_sink[head] += sum;
+    if (thread_id() == 0) p.d_sink[entry * p.nhead_q + head] += sum;
   }
 };
 

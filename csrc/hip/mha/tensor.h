@@ -15,14 +15,18 @@ MHA_SINK_DEVICE uint16_t* row_pointer(const Tensor16& tensor, int batch, int row
          batch * tensor.batch_stride + row * tensor.seqlen_stride + head * tensor.nhead_stride;
 }
 
-// Rows row0..row0+rows-1 of one head as a buffer: rows past them read as 0 (unless rows overlap in
-// memory, where they repeat data of rows that exist).
+// `rows` rows from `first` on as a buffer: rows past them read as 0 (unless rows overlap in memory,
+// where they repeat data of rows that exist).
+template <class Tensor16>
+MHA_SINK_DEVICE Buffer row_buffer(const Tensor16& tensor, const uint16_t* first, int rows,
+                                  int hdim) {
+  const int row_stride = static_cast<int>(tensor.seqlen_stride);  // below kMaxRowStride
+  return make_buffer(first, rows > 0 ? ((rows - 1) * row_stride + hdim) * 2 : 0);
+}
 template <class Tensor16>
 MHA_SINK_DEVICE Buffer row_buffer(const Tensor16& tensor, int batch, int row0, int head, int rows,
                                   int hdim) {
-  const uint32_t bytes =
-      rows > 0 ? static_cast<uint32_t>(((rows - 1) * tensor.seqlen_stride + hdim) * 2) : 0;
-  return make_buffer(row_pointer(tensor, batch, row0, head), bytes);
+  return row_buffer(tensor, row_pointer(tensor, batch, row0, head), rows, hdim);
 }
 
 // Bytes between the rows of such a buffer; kMaxRowStride keeps offsets within a tile in 32 bits.

@@ -89,6 +89,12 @@ struct StagedTile {
     }
   }
 
+  // The rows have arrived where this returns: the compiler waits for them here, not at their use.
+  MHA_SINK_DEVICE void await() {
+#pragma unroll
+    for (u32x4& part : chunk) opaque(part);
+  }
+
   // To rows row0..row0+kRows-1 of the tile; row0 is a multiple of 16, so that swizzle(row0) is 0.
   template <int kTileRows>
   MHA_SINK_DEVICE void store(LdsTile<kTileRows, kColumns>& tile, int row0 = 0) const {

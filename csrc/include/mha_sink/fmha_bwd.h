@@ -113,6 +113,8 @@ struct fmha_bwd_args {
   float p_drop;
   float p_undrop;
   std::variant<std::pair<uint64_t, uint64_t>, std::pair<const void*, const void*>> drop_seed_offset;
+
+  const void* dlse_ptr = nullptr;
 };
 
 class fmha_bwd_launcher {
@@ -125,8 +127,9 @@ class fmha_bwd_launcher {
 
   size_t workspace_size = 0;  // exact bytes
 
-  // To be called before run with the block that args.workspace_ptr names. Checks it; in batch mode
-  // run itself zeroes what must be zero, so that a repeated run needs no new preparation.
+  // To be called before run with the block that args.workspace_ptr names. Checks it; run itself
+  // prepares what its kernels read, so that a repeated run, or a replayed graph whose lengths
+  // changed, needs no new preparation.
   void prepare_workspace(void* workspace, const fmha_bwd_args& args, const stream_config& stream);
 
   // As mha_bwd. Throws InvalidArgument when args do not have the traits' sizes.

@@ -1,12 +1,12 @@
 // Backward of attention with a learnable sink: one call from tensors to gradients.
 //
 //   S = scale * q.k (masked)            P = exp(S - lse)
-//   delta = rowsum(do * o)              dS = P * (do.v - delta)
+//   delta = rowsum(do * o)              dS = P * (do.v - delta + dlse)
 //   dq = scale * dS.k                   dk = scale * dS^T.q       dv = P^T.do
-//   d_sink[h] += -sum_{b,i} exp(sink[b,h] - lse[b,h,i]) * delta[b,h,i]
+//   d_sink[h] += sum_{b,i} exp(sink[b,h] - lse[b,h,i]) * (dlse[b,h,i] - delta[b,h,i])
 //
-// Supported: batch mode, bf16 and fp16, hdim_q and hdim_v multiples of 8 up to 256, mask types 0
-// and 2, nhead_q a multiple of nhead_k.
+// Supported: batch and group mode, bf16 and fp16, hdim_q and hdim_v multiples of 8 up to 256, mask
+// types 0 to 2, nhead_q a multiple of nhead_k.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ namespace mha_sink {
 
 // Mask types. A window is inclusive and -1 unbounded: query i sees key j when
 // i + diagonal - window_size_left <= j <= i + diagonal + window_size_right. Bottom-right masks have
-// diagonal = seqlen_k - seqlen_q; causal is bottom-right with window_size_right = 0.
+// diagonal = seqlen_k - seqlen_q, of the query's own sequence; top-left ones 0. Causal is
+// bottom-right with window_size_right = 0.
 inline constexpr int kNoMask = 0, kMaskTopLeft = 1, kMaskBottomRight = 2, kMaskGeneric = 3;
 
 // aiter's fields in aiter's order. Strides are in elements; hdim, and the seqlen of lse and d, are
@@ -45,7 +46,7 @@ struct mha_bwd_args {
   bool has_dbias;
   bool has_dropout;
   bool is_store_randval;
-  bool is_deterministic;
+  bool is_deterministic;  // the same bits on every run, by a kernel for dq that uses no atomics
 
   // Read.
   const void* q_ptr;     // [b, sq, hq, d]
@@ -70,18 +71,22 @@ struct mha_bwd_args {
   const void* sink_ptr = nullptr;  // fp32 [b, hq], natural log, already scaled; null: no sink
   void* d_sink_ptr = nullptr;      // fp32 [hq], accumulated into; needs sink_ptr
 
-  // Packed and padded sequences.
-  const void* seqstart_q_ptr = nullptr;
+  // Group mode, all int32 on the device: batch sequences lie one after another, and the tensors
+  // above are [total, nhead, hdim], lse and d [hq, total_q]. Sequence b begins at row seqstart[b]
+  // and has, by what is given first: cu_seqlen[b + 1] - cu_seqlen[b] rows, seqlen[b] rows, or those
+  // up to seqstart[b + 1]. Rows of no sequence get zero gradients. The host never reads these:
+  // wrong contents give wrong numbers, but no access outside the tensors.
+  const void* seqstart_q_ptr = nullptr;  // [b + 1]; needed
   const void* seqstart_k_ptr = nullptr;
-  const void* seqlen_q_ptr = nullptr;
+  const void* seqlen_q_ptr = nullptr;  // [b]; null: not given
   const void* seqlen_k_ptr = nullptr;
-  const void* cu_seqlen_q_ptr = nullptr;
+  const void* cu_seqlen_q_ptr = nullptr;  // [b + 1]; likewise
   const void* cu_seqlen_k_ptr = nullptr;
 
-  int seqlen_q;
+  int seqlen_q;  // group mode: total_q, the tensors' rows
   int seqlen_k;
   int batch;
-  int max_seqlen_q;
+  int max_seqlen_q;  // accepted and ignored: no grid depends on it
   int max_seqlen_k;
   int nhead_q;
   int nhead_k;
@@ -139,6 +144,9 @@ struct mha_bwd_args {
   std::function<void*(size_t bytes, bool zero_init)> workspace_alloc{};
   // Kept for source compatibility, never called: nothing here needs host memory.
   std::function<std::shared_ptr<void>(size_t bytes)> pinned_host_alloc{};
+
+  // Not aiter's: gradient of lse, its shape and strides; null: 0.
+  const void* dlse_ptr = nullptr;
 };
 
 // Milliseconds of one run when stream.time_kernel_ is set, else 0; negative when the request is

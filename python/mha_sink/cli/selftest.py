@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 import mha_sink
 from mha_sink import _C, _devices
+from mha_sink.cli import acceptance
 from mha_sink.cli.errors import UsageError
 from mha_sink.cli.table import print_table
-from mha_sink.testing import Case, GateResult, make_inputs
+from mha_sink.testing import Case, GateResult, make_inputs, packed_case
 from mha_sink.testing.launches import LaunchResult, as_json, compare_launches
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
@@ -34,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is tested; default: rocm where there is one, else emulated",
     )
     parser.add_argument(
+        "--grid",
+        choices=sorted(acceptance.STRENGTHS),
+        help="instead: the acceptance matrix against float64, on the emulator; any two values of "
+        "different axes meet in a sampled case, any three in a full one",
+    )
+    parser.add_argument(
         "--kernel", default="", help="only instances whose dq_dk_dv kernel has this in its name"
     )
     parser.add_argument(
@@ -43,14 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Exit status: 0, 1 when something differs or fails, 2 when there is no such device."""
+    if options.grid is not None:
+        if options.device not in (None, "cpu") or options.kernel or options.json is not None:
+            raise UsageError(
+                "--grid runs on the emulator; it takes no --device, --kernel or --json"
+            )
+        _C.set_thread_count(torch.get_num_threads())
+        return acceptance.run(options.grid)
     device = options.device or _default_device()
     described = describe_device(device)
     _C.set_thread_count(torch.get_num_threads())
-    cases = [(kernel, case) for kernel, case in instance_cases() if options.kernel in kernel]
+    cases = [chosen for chosen in instance_cases() if options.kernel in chosen.kernel]
     if not cases:
         raise UsageError(f"--kernel {options.kernel}: no dq_dk_dv kernel has that in its name")
     print(f"mha_sink {mha_sink.__version__} selftest on {described['name']}")
-    tests = [run_case(kernel, case, device) for kernel, case in cases]
+    tests = [run_case(chosen, device) for chosen in cases]
     report = make_report(described, tests, complete=not options.kernel)
     _print(report)
     if options.json is not None:
@@ -59,9 +73,18 @@ def run(options: argparse.Namespace) -> int:
     return 0 if report["passed"] else 1
 
 
-def instance_cases() -> Iterator[tuple[str, Case]]:
+class InstanceCase(NamedTuple):
+    """A case, and the dq_dk_dv kernel that it is for."""
+
+    kernel: str
+    case: Case
+    deterministic: bool = False
+
+
+def instance_cases() -> Iterator[InstanceCase]:
     """For each instance of dq_dk_dv, what reaches its masked and its unmasked code: whole tiles
-    that see all keys, and ragged ones under a causal mask with grouped heads and two batches."""
+    that see all keys, and ragged ones under a causal mask with grouped heads and two batches. And
+    packed sequences with gaps, deterministic, for the kernels that only those need."""
     for kernel in _C.kernels():
         match = INSTANCE.fullmatch(kernel["name"])
         if match is None:
@@ -73,15 +96,23 @@ def instance_cases() -> Iterator[tuple[str, Case]]:
             f"{name}-full", 1, 128, 2 * keys, 2, 2, int(hdim), dtype=DTYPES[dtype],
             hdim_v=int(hdim_v) if hdim_v else None,
         )  # fmt: skip
-        yield match.group(), full
-        yield match.group(), dataclasses.replace(
+        packed = packed_case(
+            f"{name}-packed", (70, 0, 33), (33, 5, keys + 9), (4, 2), full.hdim, causal=True,
+            padded_q=(72, 0, 40), tail=(0, 3), dtype=full.dtype, hdim_v=full.hdim_v,
+        )  # fmt: skip
+        yield InstanceCase(match.group(), full)
+        yield InstanceCase(match.group(), dataclasses.replace(
             full, name=f"{name}-causal", batch=2, seqlen_q=113, seqlen_k=keys + 45, nhead_q=4,
             causal=True,
-        )  # fmt: skip
+        ))  # fmt: skip
+        yield InstanceCase(
+            match.group(), dataclasses.replace(packed, name=f"{name}-packed"), deterministic=True
+        )
 
 
-def run_case(kernel: str, case: Case, device: str) -> dict[str, Any]:
+def run_case(chosen: InstanceCase, device: str) -> dict[str, Any]:
     """One case as JSON values, an error of the device included."""
+    case = chosen.case
     started = time.perf_counter()
     launches: list[LaunchResult] = []
     gate: GateResult | None = None
@@ -96,13 +127,15 @@ def run_case(kernel: str, case: Case, device: str) -> dict[str, Any]:
         print(f"{case}: {name}{clear}", end=end, flush=True)
 
     try:
-        gate = compare_launches(make_inputs(case), device, starting, launches.append)
+        gate = compare_launches(
+            make_inputs(case), device, starting, launches.append, chosen.deterministic
+        )
     except mha_sink.Error as failure:
         error = f"{at}: {failure}" if at else str(failure)
     passed = not error and gate is not None and gate.passed and all(x.passed for x in launches)
     return {
         "case": str(case),
-        "kernel": kernel,
+        "kernel": chosen.kernel,
         "passed": passed,
         "error": error,
         "seconds": time.perf_counter() - started,

@@ -1,6 +1,15 @@
 """What this package is tested with, for tests of code that uses it: cases, inputs, the gate."""
 
-from mha_sink.testing.cases import CASES, GROUPS, SINK_OFFSETS, Case, case, cases
+from mha_sink.testing.cases import (
+    CASES,
+    GROUPS,
+    PACKED_CASES,
+    SINK_OFFSETS,
+    Case,
+    case,
+    cases,
+    packed_case,
+)
 from mha_sink.testing.check import (
     Expected,
     check_mha_bwd,
@@ -15,6 +24,7 @@ __all__ = [
     "CASES",
     "GROUPS",
     "LAYOUTS",
+    "PACKED_CASES",
     "SINK_OFFSETS",
     "Case",
     "Expected",
@@ -30,6 +40,7 @@ __all__ = [
     "check_tensor",
     "expected",
     "make_inputs",
+    "packed_case",
     "poisoned_workspace",
     "run_guarded",
     "spread_sinks",

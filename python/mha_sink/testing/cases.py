@@ -9,7 +9,7 @@ from typing import Any
 
 from mha_sink.reference import Mask
 
-GROUPS = ("smoke", "irregular", "gqa", "mqa", "window", "hdim", "corner")
+GROUPS = ("smoke", "irregular", "gqa", "mqa", "window", "hdim", "corner", "packed")
 
 # Distance of a head's sink from its mean sink-free lse. A zero sink, or one that dominates
 # everywhere, hides a dropped or doubled sink; heads take these in turn.
@@ -18,13 +18,21 @@ SINK_OFFSETS = (-20.0, -2.0, 0.0, 2.0, 20.0)
 
 @dataclass(frozen=True)
 class Case:
-    """One shape of dense attention.
+    """One shape of attention: dense, or packed where `seqlens_q` says so (see `packed_case`).
 
     Attributes:
+        batch: batch entries; packed: sequences.
+        seqlen_q: queries of a batch entry; packed: rows of q, gaps and the tail included.
+        seqlen_k: likewise, of k.
         hdim_v: head dim of v, out and dout; None: that of q and k.
         window: (left, right) inclusive, -1 unbounded; `causal` sets right to 0.
         sink_offsets: each head's sink is its mean sink-free lse plus one of these, in turn over
             batch and heads; empty: no sink.
+        seqlens_q: packed: queries of each sequence, any of them 0; empty: dense.
+        seqlens_k: likewise, keys.
+        padded_q: rows from each sequence's start to the next one's; empty: no gaps, no
+            `cu_seqlens_q_padded`.
+        padded_k: likewise, of k.
     """
 
     name: str
@@ -40,11 +48,19 @@ class Case:
     dtype: str = "bfloat16"
     hdim_v: int | None = None
     group: str = "smoke"
+    seqlens_q: tuple[int, ...] = ()
+    seqlens_k: tuple[int, ...] = ()
+    padded_q: tuple[int, ...] = ()
+    padded_k: tuple[int, ...] = ()
 
     @property
     def scale(self) -> float:
         """The usual factor on the scores."""
         return float(self.hdim**-0.5)
+
+    @property
+    def packed(self) -> bool:
+        return bool(self.seqlens_q)
 
     @property
     def mask(self) -> Mask:
@@ -55,13 +71,56 @@ class Case:
         return self.name
 
 
+def packed_case(
+    name: str,
+    seqlens_q: tuple[int, ...],
+    seqlens_k: tuple[int, ...],
+    heads: tuple[int, int],
+    hdim: int,
+    *,
+    padded_q: tuple[int, ...] = (),
+    padded_k: tuple[int, ...] = (),
+    tail: tuple[int, int] = (0, 0),
+    group: str = "packed",
+    **more: Any,
+) -> Case:
+    """A packed case.
+
+    Args:
+        name: without the group.
+        seqlens_q: as of `Case`.
+        seqlens_k: as of `Case`.
+        heads: (nhead_q, nhead_k).
+        hdim: head dim of q and k.
+        padded_q: as of `Case`.
+        padded_k: as of `Case`.
+        tail: rows of (q, k) behind the last sequence.
+        group: where the case belongs.
+        more: other attributes of `Case`.
+
+    Raises:
+        ValueError: the lists differ in length, or a sequence is longer than its room.
+    """
+    for lengths, room in ((seqlens_q, padded_q), (seqlens_k, padded_k or seqlens_k)):
+        room = room or lengths
+        if not len(lengths) == len(room) == len(seqlens_q) > 0:
+            raise ValueError(f"{name}: {lengths} and {room} differ in length")
+        if any(length > rows for length, rows in zip(lengths, room, strict=True)):
+            raise ValueError(f"{name}: lengths {lengths} exceed their rooms {room}")
+    return Case(
+        f"{group}/{name}", len(seqlens_q), sum(padded_q or seqlens_q) + tail[0],
+        sum(padded_k or seqlens_k) + tail[1], *heads, hdim, group=group, seqlens_q=seqlens_q,
+        seqlens_k=seqlens_k, padded_q=padded_q, padded_k=padded_k, **more,
+    )  # fmt: skip
+
+
 def _named(
     group: str, cases: Iterable[tuple[str, tuple[int, int, int, int, int, int], dict[str, Any]]]
 ) -> list[Case]:
     return [Case(f"{group}/{name}", *shape, group=group, **more) for name, shape, more in cases]
 
 
-# (batch, seqlen_q, seqlen_k, nhead_q, nhead_k, hdim)
+# Dense: (batch, seqlen_q, seqlen_k, nhead_q, nhead_k, hdim).
 CASES: tuple[Case, ...] = (
     *_named("smoke", [
         ("d64", (1, 128, 128, 2, 2, 64), {}),
@@ -119,6 +178,38 @@ CASES: tuple[Case, ...] = (
     ]),
 )  # fmt: skip
 
+PACKED_CASES: tuple[Case, ...] = (
+    packed_case("one", (113,), (203,), (4, 2), 64, causal=True),
+    packed_case("equal", (64, 64), (64, 64), (4, 4), 64),
+    # What aiter's own sink test uses.
+    packed_case("48-80", (48, 80), (48, 80), (4, 4), 64),
+    packed_case("lengths", (113, 1, 64, 17), (203, 5, 64, 130), (6, 2), 64, causal=True),
+    packed_case("d128", (65, 130), (129, 33), (4, 1), 128, causal=True),
+    packed_case("fp16", (65, 130), (129, 33), (4, 2), 64, dtype="float16"),
+    packed_case("window", (113, 65, 130), (203, 40, 130), (2, 2), 64, window=(40, 20)),
+    packed_case("causal-window", (113, 33), (113, 203), (2, 1), 64, causal=True, window=(31, 0)),
+    packed_case("no-sink", (33, 70), (65, 70), (2, 2), 64, causal=True, sink_offsets=()),
+    packed_case("d192-v128", (33, 70), (65, 20), (2, 2), 192, causal=True, hdim_v=128),
+    packed_case("d256", (17, 40), (65, 20), (2, 1), 256, causal=True),
+    packed_case("many-short", (3, 1, 2, 5, 1, 4, 2, 1), (4, 2, 2, 6, 1, 3, 9, 1), (4, 2), 64,
+                causal=True),
+    packed_case("empty-first", (0, 33), (17, 65), (2, 2), 64, causal=True),
+    packed_case("empty-middle", (33, 0, 0, 17), (20, 0, 9, 17), (2, 2), 64, causal=True),
+    packed_case("empty-last", (33, 0), (20, 9), (2, 2), 64),
+    packed_case("no-keys", (33, 17, 5), (20, 0, 5), (2, 2), 64),
+    packed_case("most-rows-empty", (70, 33), (3, 20), (5, 5), 64, causal=True),
+    packed_case("tail", (33, 70), (65, 70), (2, 2), 64, causal=True, tail=(19, 70)),
+    packed_case("padded-q", (33, 70), (65, 70), (4, 2), 64, causal=True, padded_q=(64, 80)),
+    packed_case("padded-k", (33, 70), (65, 70), (4, 2), 64, causal=True, padded_k=(65, 96)),
+    packed_case("padded", (33, 0, 70), (65, 3, 70), (4, 2), 64, causal=True,
+                padded_q=(40, 8, 71), padded_k=(128, 8, 70), tail=(5, 9)),
+    packed_case("padded-d128", (33, 70), (65, 70), (2, 2), 128, window=(20, 10),
+                padded_q=(128, 128), padded_k=(128, 128)),
+    # All of a sequence's room is a gap.
+    packed_case("padded-empty", (0, 33), (0, 33), (2, 2), 64, padded_q=(16, 48),
+                padded_k=(16, 48)),
+)  # fmt: skip
+
 
 def cases(*groups: str) -> list[Case]:
     """The cases of the given groups; of all groups without an argument.
@@ -129,7 +220,7 @@ def cases(*groups: str) -> list[Case]:
     for group in groups:
         if group not in GROUPS:
             raise ValueError(f"no case group {group!r}; groups are {', '.join(GROUPS)}")
-    return [case for case in CASES if not groups or case.group in groups]
+    return [case for case in (*CASES, *PACKED_CASES) if not groups or case.group in groups]
 
 
 def case(name: str) -> Case:
@@ -138,10 +229,10 @@ def case(name: str) -> Case:
     Raises:
         ValueError: no case has that name.
     """
-    for candidate in CASES:
+    for candidate in cases():
         if candidate.name == name:
             return candidate
-    raise ValueError(f"no case {name!r}; cases are {', '.join(c.name for c in CASES)}")
+    raise ValueError(f"no case {name!r}; cases are {', '.join(c.name for c in cases())}")
 
 
 # The acceptance grid of dense attention backward: every combination, or pairs of values.

@@ -1,17 +1,6 @@
-"""Each launch of `mha_bwd` on a device beside the emulator: how far apart they may be, and are.
+"""Each launch of the backward on a device beside the emulator: how far apart they are.
 
-Both sides of a launch start from the same bytes, so a difference belongs to its kernel. Most of it
-must agree to the bit: fp32 additions, multiplications and fused multiply-adds in a fixed order are
-IEEE 754 on both sides, as are conversions. What may differ:
-
-* `v_exp_f32` is within an ulp of the true value, here and there: `EXP`.
-* How an MFMA sums its products is not public for gfx950. Its adder may truncate: `SUM` a term, four
-  times fp32's unit roundoff.
-* P and dS are rounded to 16 bits, so the above may turn one into its neighbour: `Rounding.ulp`.
-* dq is summed by atomics, in any order: `SUM` a term.
-
-`bounds` carries these through the formulas in float64, element by element and term by term, so that
-no honest difference exceeds them. They are worst cases: a real device stays far below.
+What may differ, and how far, is worked out in `mha_sink.testing.bounds`.
 """
 
 from __future__ import annotations
@@ -19,20 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_sink import _C, _tensors
-from mha_sink.reference import visible_keys
+from mha_sink.reference import Packing
+from mha_sink.testing.bounds import bounds, packed_tiles
 from mha_sink.testing.check import expected
 from mha_sink.testing.gate import GateResult, check
 from mha_sink.testing.inputs import Inputs
-
-EXP = 2.0**-22
-SUM = 2.0**-22
-FP32 = 2.0**-23
 
 AXES = {
     "sequence": ("batch", "position", "head", "dim"),
@@ -42,17 +28,14 @@ AXES = {
     "sink": ("batch", "head"),
     "head": ("head",),
     "byte": ("byte",),
+    "packed sequence": ("position", "head", "dim"),
+    "packed row": ("head", "position"),
+    "packed padded row": ("head", "padded position"),
+    "packed dq_acc": ("head", "position", "dim"),
+    "packed partial": ("head", "tile number"),
+    "sequences": ("sequence", "field"),
+    "list": ("entry",),
 }
-
-
-class Rounding(NamedTuple):
-    """A 16-bit dtype: the largest distance to a neighbour, relative and near zero."""
-
-    ulp: float
-    least: float
-
-
-ROUNDING = {"bfloat16": Rounding(2.0**-7, 2.0**-126), "float16": Rounding(2.0**-10, 2.0**-24)}
 
 
 @dataclass(frozen=True)
@@ -83,7 +66,7 @@ class BufferResult:
     """One buffer after a launch.
 
     Attributes:
-        rule: "bits", or "bound" where the module's docstring allows a difference.
+        rule: "bits", or "bound" where `bounds` allows a difference.
         differing: elements whose bits differ.
         over: elements further apart than allowed.
         error: largest distance; share: the largest as a part of what was allowed there.
@@ -123,19 +106,21 @@ def compare_launches(
     device: str,
     starting: Callable[[str], object],
     finished: Callable[[LaunchResult], object],
+    deterministic: bool = False,
 ) -> GateResult:
-    """Runs a case on a device, every launch beside the emulator.
+    """Runs a dense or packed case on a device, every launch beside the emulator.
 
     Args:
         inputs: contiguous CPU tensors.
         device: "cpu" or "cuda:N".
         starting: called with each kernel's name before the device gets it.
         finished: called with each launch's result.
+        deterministic: dq by the kernel without atomics.
 
     Returns:
         The gate over what the device computed.
     """
-    call, kept = _call(inputs)
+    call, kept = _call(inputs, deterministic)
     buffers = _Buffers(inputs, kept)
 
     def compared(
@@ -156,75 +141,7 @@ def compare_launches(
     return check(written, against.x64, against.xr)
 
 
-def bounds(kernel: str, inputs: Inputs, sink: Tensor) -> dict[str, Tensor]:
-    """By buffer: how far apart each element may be, float64, in the buffer's shape."""
-    if kernel.startswith("mha_dot_do_o"):
-        return {"workspace d_sink_partial": _partial_bound(inputs, sink)}
-    if kernel.startswith("mha_dq_dk_dv"):
-        return _dq_dk_dv_bounds(inputs)
-    return {}
-
-
-def _partial_bound(inputs: Inputs, sink: Tensor) -> Tensor:
-    """[batch, nhead_q, tiles]: exp of equal arguments, then a sum of a tile's rows."""
-    rows, _ = _C.tile_sizes(inputs.case.hdim)
-    delta = (inputs.dout.double() * inputs.out.double()).sum(-1).transpose(1, 2)
-    probability = torch.exp(sink.double()[..., None] - inputs.lse.double())
-    terms = (probability.masked_fill(inputs.lse.isinf(), 0.0) * delta).abs()
-    tiles = torch.nn.functional.pad(terms, (0, -terms.shape[-1] % rows))
-    sums = tiles.reshape(*terms.shape[:2], -1, rows).sum(-1)
-    # delta here is float64; the kernels' is off by a few roundings of its terms.
-    return sums * (1.01 * (EXP + 2 * rows * FP32))
-
-
-def _dq_dk_dv_bounds(inputs: Inputs) -> dict[str, Tensor]:
-    case, half = inputs.case, ROUNDING[inputs.case.dtype]
-    group = case.nhead_q // case.nhead_k
-
-    def heads_first(x: Tensor, repeat: int = 1) -> Tensor:
-        return x.double().transpose(1, 2).repeat_interleave(repeat, 1)
-
-    q, dout = heads_first(inputs.q), heads_first(inputs.dout)
-    k, v = heads_first(inputs.k, group), heads_first(inputs.v, group)
-    seen = visible_keys(case.seqlen_q, case.seqlen_k, case.causal, case.window)
-    lse = inputs.lse.double().unsqueeze(-1)
-    delta = (dout * heads_first(inputs.out)).sum(-1, keepdim=True)
-
-    def product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of a times rows of b, and how far apart two sums of its terms may be."""
-        return a @ b.mT, 2 * (a.shape[-1] + 4) * SUM * (a.abs() @ b.abs().mT)
-
-    s, s_error = product(q, k)
-    s, s_error = s * case.scale, s_error * case.scale
-    p = torch.exp(s - lse).masked_fill(~seen | lse.isinf(), 0.0)
-    p_relative = s_error + FP32 * (s.abs() + lse.masked_fill(lse.isinf(), 0.0).abs()) * 2 + EXP
-    p_error = p * (p_relative + half.ulp) + half.least * seen
-    dp, dp_error = product(dout, v)
-    ds = p * (dp - delta)
-    ds_error = p * dp_error + (p_relative + 2 * FP32) * ds.abs()
-    ds_error += p * FP32 * (dp.abs() + delta.abs()) + half.ulp * ds.abs() + half.least * seen
-
-    def summed(error: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Of sum x y over queries or keys, x being off by `error`."""
-        return error @ y.abs() + 2 * (x.shape[-1] + 4) * SUM * ((x.abs() + error) @ y.abs())
-
-    def of_keys(error: Tensor, x: Tensor, y: Tensor, scale: float) -> Tensor:
-        heads = (case.batch, case.nhead_k, group, case.seqlen_k, -1)
-        total = scale * summed(error.mT, x.mT, y).reshape(heads).sum(2)
-        value = scale * (x.mT @ y).reshape(heads).sum(2)
-        bound = total * (1 + half.ulp) + half.ulp * value.abs() + half.least
-        return bound.transpose(1, 2)
-
-    rows, _ = _C.tile_sizes(case.hdim)
-    dq_acc = torch.nn.functional.pad(summed(ds_error, ds, k), (0, 0, 0, -case.seqlen_q % rows))
-    return {
-        "workspace dq_acc": dq_acc,
-        "dk": of_keys(ds_error, ds, q, case.scale),
-        "dv": of_keys(p_error, p, dout, 1.0),
-    }
-
-
-def _call(inputs: Inputs) -> tuple[_C.MhaBwdCall, dict[str, Tensor]]:
+def _call(inputs: Inputs, deterministic: bool) -> tuple[_C.MhaBwdCall, dict[str, Tensor]]:
     """The call with outputs of NaN, and the tensors that it refers to."""
     case = inputs.case
     if inputs.sink is None:
@@ -235,12 +152,18 @@ def _call(inputs: Inputs) -> tuple[_C.MhaBwdCall, dict[str, Tensor]]:
         "softmax_d": torch.full_like(inputs.lse, math.nan),
         **{f"d{x}": torch.full_like(getattr(inputs, x), math.nan) for x in "qkv"},
     }  # fmt: skip
+    if inputs.packing is not None:
+        lengths = inputs.packing._asdict().items()
+        tensors |= {name: x for name, x in lengths if x is not None}
     call = _C.MhaBwdCall()
     for name, tensor in tensors.items():
         setattr(call, name, _tensors.describe("compare_launches", name, tensor))
     call.softmax_scale = case.scale
     call.is_causal = case.causal
     call.window_size_left, call.window_size_right = case.window
+    call.deterministic = deterministic
+    if case.packed:
+        call.max_seqlen_q, call.max_seqlen_k = max(case.seqlens_q), max(case.seqlens_k)
     return call, tensors
 
 
@@ -248,22 +171,32 @@ class _Buffers:
     """Shapes and meanings of the bytes of a call's launches; `last` is what the device wrote."""
 
     def __init__(self, inputs: Inputs, tensors: dict[str, Tensor]) -> None:
-        case = inputs.case
+        case, fp32, int32 = inputs.case, torch.float32, torch.int32
+        heads: tuple[int, ...]
         self.last: dict[str, Tensor] = {}
+        self._packing = inputs.packing
         self._rows, self._keys = _C.tile_sizes(max(inputs.q.shape[-1], inputs.v.shape[-1]))
-        padded = -(-case.seqlen_q // self._rows) * self._rows
-        rows = (case.batch, case.nhead_q, padded)
-        fp32 = torch.float32
+        kind, heads = "", (case.batch, case.nhead_q)
+        tiles = -(-case.seqlen_q // self._rows)
+        if case.packed:
+            kind, heads = "packed ", heads[1:]
+            tiles = packed_tiles(case.seqlen_q, case.batch)
+        padded = (fp32, (*heads, tiles * self._rows), "packed padded row" if kind else "row")
         self._known: dict[str, tuple[torch.dtype, tuple[int, ...], str]] = {
-            "workspace row_lse": (fp32, rows, "row"),
-            "workspace row_delta": (fp32, rows, "row"),
-            "workspace dq_acc": (fp32, (*rows, case.hdim), "dq_acc"),
-            "workspace d_sink_partial": (fp32, (*rows[:2], padded // self._rows), "partial"),
+            "workspace row_lse": padded,
+            "workspace row_delta": padded,
+            "workspace dq_acc": (fp32, (*heads, case.seqlen_q, case.hdim), f"{kind}dq_acc"),
+            "workspace d_sink_partial": (fp32, (*heads, tiles), f"{kind}partial"),
+            "workspace sequences": (int32, (case.batch, 4), "sequences"),
             "memory": (torch.uint8, (-1,), "byte"),
         }
-        axes = {"softmax_lse": "row", "softmax_d": "row", "sink": "sink", "d_sink": "head"}
+        for name in ("tile_sequence", "row_tile_sequence", "dq_tile_sequence", "key_tile_sequence"):
+            self._known[f"workspace {name}"] = (int32, (-1,), "list")
+        axes = {"softmax_lse": f"{kind}row", "softmax_d": f"{kind}row"}
+        axes |= {"sink": "sink", "d_sink": "head"}
+        axes |= dict.fromkeys(Packing._fields, "list")
         for name, x in tensors.items():
-            self._known[name] = (x.dtype, tuple(x.shape), axes.get(name, "sequence"))
+            self._known[name] = (x.dtype, tuple(x.shape), axes.get(name, f"{kind}sequence"))
 
     def compare(
         self, kernel: str, name: str, on_device: bytes, emulated: bytes, allowed: Tensor | None
@@ -302,6 +235,8 @@ class _Buffers:
 
     def _tile(self, kernel: str, name: str, axes: tuple[str, ...], at: tuple[int, ...]) -> str:
         index = dict(zip(axes, at, strict=True))
+        if self._packing is not None:
+            return self._sequence(self._packing, name, index.get("position"))
         if "tile" in index:
             return self._range("queries", index["tile"], self._rows)
         if name in ("k", "v", "dk", "dv"):
@@ -310,6 +245,14 @@ class _Buffers:
         if position is None or kernel == "memset":
             return ""
         return self._range("queries", position // self._rows, self._rows)
+
+    @staticmethod
+    def _sequence(packing: Packing, name: str, position: int | None) -> str:
+        for at in packing.sequences():
+            rows = at.keys if name in ("k", "v", "dk", "dv") else at.queries
+            if position is not None and rows.start <= position < rows.stop:
+                return f"sequence {at.number} (rows {rows.start} to {rows.stop - 1})"
+        return ""
 
     @staticmethod
     def _range(what: str, tile: int, size: int) -> str:

@@ -1,21 +1,4 @@
-"""Attention with a learnable sink in plain torch: what the kernels are measured against.
-
-`definition` and `definition_bwd` are the mathematics in float64; the backward is torch.autograd's
-derivative of the forward, so it shares no formula with any kernel. `formula_bwd` evaluates the
-closed-form backward in float64 from the `out` and `lse` that it is given. `mixed` and `mixed_bwd`
-round where a 16-bit kernel has to: the error that is due to the number format alone.
-
-Shapes, everywhere in this module::
-
-    q, out, dout, dq   [batch, seqlen_q, nhead_q, hdim]
-    k, v, dk, dv       [batch, seqlen_k, nhead_k, hdim]   nhead_q % nhead_k == 0
-    lse, softmax_d     [batch, nhead_q, seqlen_q]
-    sink, d_sink       [nhead_q] or [batch, nhead_q]
-
-`sink` and `lse` are natural logarithms in the units of `scale * q.k`. A window side of -1 is
-unbounded; `causal` sets the right side to 0. Masks are aligned at the bottom right: query i sees
-key j when `i + seqlen_k - seqlen_q - left <= j <= i + seqlen_k - seqlen_q + right`.
-"""
+"""The references for dense tensors; shapes and terms are those of `mha_sink.reference`."""
 
 from __future__ import annotations
 
@@ -24,19 +7,6 @@ from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
-
-__all__ = [
-    "Forward",
-    "Gradients",
-    "Mask",
-    "definition",
-    "definition_bwd",
-    "formula_bwd",
-    "lse_with_sink",
-    "mixed",
-    "mixed_bwd",
-    "visible_keys",
-]
 
 Window = tuple[int, int]
 UNBOUNDED: Window = (-1, -1)
@@ -71,17 +41,21 @@ def lse_with_sink(lse: Tensor, sink: Tensor) -> Tensor:
     """Adds the sink to a sink-free `lse`: log(exp(lse) + exp(sink)), without overflow.
 
     Args:
-        lse: [batch, nhead_q, seqlen_q], any float dtype; -inf where a row sees no key.
-        sink: [nhead_q] or [batch, nhead_q], any float dtype; -inf leaves `lse` as it is.
+        lse: [batch, nhead_q, seqlen_q] or packed [nhead_q, total_q], any float dtype; -inf where a
+            row sees no key.
+        sink: [nhead_q], or [batch, nhead_q] when lse is not packed, any float dtype; -inf leaves
+            `lse` as it is.
 
     Returns:
         The sink-inclusive lse that a backward expects, in the shape and dtype of `lse`.
     """
-    nhead_q = lse.shape[1] if lse.dim() == 3 else -1
-    if lse.dim() != 3 or sink.shape not in ((nhead_q,), (lse.shape[0], nhead_q)):
+    # [nhead_q] for both, [batch, nhead_q] for the first.
+    fitting = [lse.shape[-2:-1], lse.shape[:-1]] if lse.dim() in (2, 3) else []
+    if sink.shape not in fitting:
         raise ValueError(
             f"lse_with_sink: lse has shape {list(lse.shape)} and sink {list(sink.shape)}; "
-            "need [batch, nhead_q, seqlen_q] and [nhead_q] or [batch, nhead_q]"
+            "need [batch, nhead_q, seqlen_q] and [nhead_q] or [batch, nhead_q], or packed "
+            "[nhead_q, total_q] and [nhead_q]"
         )
     return torch.logaddexp(lse, sink.to(lse.dtype).unsqueeze(-1))
 
@@ -158,12 +132,12 @@ def definition_bwd(
             for x in (at.queries(q), at.keys(k), at.keys(v), at.sinks(sink, q, torch.float64))
         )
         dout_group = at.queries(dout).double()
+        dlse_group = at.rows(softmax_d if dlse is None else dlse).double()
         with torch.enable_grad():
             out, lse = _define_group(q_leaf, k_leaf, v_leaf, sink_leaf, scale, mask)
-            loss = (out * dout_group).sum()
-            if dlse is not None:
-                loss = loss + (lse * at.rows(dlse).double()).masked_fill(lse.isinf(), 0.0).sum()
-        grads = torch.autograd.grad(loss, (q_leaf, k_leaf, v_leaf, sink_leaf))
+        grads = torch.autograd.grad(
+            (out, lse), (q_leaf, k_leaf, v_leaf, sink_leaf), (dout_group, dlse_group)
+        )
         at.queries(dq).copy_(grads[0])
         at.keys(dk).copy_(grads[1])
         at.keys(dv).copy_(grads[2])
@@ -318,7 +292,7 @@ def _define_group(
     total = total.masked_fill(empty, 1.0)
     out = (weights / total)[..., :-1] @ v
     lse = (torch.log(total) + shift).squeeze(-1).masked_fill(empty.squeeze(-1), -torch.inf)
-    return out, torch.where(saturated, torch.full_like(lse, torch.inf), lse)
+    return out, torch.where(saturated, sink[:, None], lse)
 
 
 def _probabilities(scores: Tensor, lse: Tensor) -> Tensor:
