@@ -50,7 +50,8 @@ sanitize: .venv/requirements .venv/oracle
 	ln -sf $(CURDIR)/python/mha_sink/* $(SANITIZED)/package/mha_sink/
 	PYTHONPATH=$(SANITIZED)/package ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-	  $(BIN)/python -m pytest -n 2 tests/test_errors.py tests/test_mha_bwd.py -k "errors or smoke"
+	  $(BIN)/python -m pytest -n 2 tests/test_errors.py tests/test_errors_varlen.py \
+	  tests/test_mha_bwd.py tests/test_mha_varlen_bwd.py -k "errors or smoke or padded"
 
 pytest: install .venv/oracle
 	$(BIN)/python -m pytest -n 2

@@ -81,12 +81,22 @@ many = settings(max_examples=60, deadline=None, derandomize=True)
 
 def call(inputs: Inputs, **changes):
     arguments = {name: getattr(inputs, name) for name in ("dout", "q", "k", "v", "out", "sink")}
-    return mha_sink.mha_bwd(
-        **{**arguments, "softmax_lse": inputs.lse, **changes},
-        dropout_p=0.0, softmax_scale=inputs.case.scale, is_causal=inputs.case.causal,
-        window_size_left=inputs.case.window[0], window_size_right=inputs.case.window[1],
-        deterministic=False,
+    arguments |= {"softmax_lse": inputs.lse, "deterministic": False}
+    return mha_sink.mha_bwd(**{**arguments, **changes}, **mask(inputs))
+
+
+def packed_call(inputs: Inputs, **arguments):
+    return mha_sink.mha_varlen_bwd(
+        **arguments, **mask(inputs), max_seqlen_q=inputs.case.seqlen_q,
+        max_seqlen_k=inputs.case.seqlen_k, zero_tensors=False, deterministic=True,
     )  # fmt: skip
+
+
+def mask(inputs: Inputs):
+    return {
+        "dropout_p": 0.0, "softmax_scale": inputs.case.scale, "is_causal": inputs.case.causal,
+        "window_size_left": inputs.case.window[0], "window_size_right": inputs.case.window[1],
+    }  # fmt: skip
 
 
 @many
@@ -175,3 +185,43 @@ def test_each_head_is_computed_as_if_alone(shape, seed):
     assert torch.equal(dk[:, :, -1:], dk_alone)
     assert torch.equal(dv[:, :, -1:], dv_alone)
     assert torch.equal(softmax_d[:, heads], softmax_d_alone)
+
+
+@few
+@emulated
+def test_packed_equals_batched(shape, seed):
+    inputs = make_inputs(shape, seed)
+    d_sink, d_sink_packed = torch.zeros(shape.nhead_q), torch.zeros(shape.nhead_q)
+    batched = call(inputs, d_sink=d_sink, deterministic=True)
+    rows = {name: getattr(inputs, name).flatten(0, 1) for name in ("dout", "q", "k", "v", "out")}
+    lse = inputs.lse.transpose(0, 1).flatten(1)
+    ends = torch.arange(shape.batch + 1, dtype=torch.int32)
+    packed = packed_call(
+        inputs, **rows, softmax_lse=lse, sink=inputs.sink, d_sink=d_sink_packed,
+        cu_seqlens_q=ends * shape.seqlen_q, cu_seqlens_k=ends * shape.seqlen_k,
+    )  # fmt: skip
+    for x, y in zip(batched[:3], packed[:3], strict=True):
+        assert torch.equal(x.flatten(0, 1), y)
+    assert torch.equal(batched[3].transpose(0, 1).flatten(1), packed[3])
+    torch.testing.assert_close(
+        d_sink_packed, d_sink, rtol=1e-4, atol=1e-5 * d_sink.abs().max().item()
+    )
+
+
+@few
+@given(packed_shapes(130, (64, 128)), st.integers(0, 2**31))
+def test_packed_sequences_are_computed_as_if_alone(shape, seed):
+    inputs = make_inputs(shape, seed)
+    together = run_guarded(inputs, deterministic=True)
+    for at in inputs.packing.sequences():
+        queries, keys = at.queries, at.keys
+        alone = {name: getattr(inputs, name)[None, queries] for name in ("dout", "q", "out")}
+        alone |= {name: getattr(inputs, name)[None, keys] for name in ("k", "v")}
+        dq, dk, dv, softmax_d = call(
+            inputs, **alone, softmax_lse=inputs.lse[None, :, queries], deterministic=True,
+            sink=inputs.sink[at.number : at.number + 1],
+        )  # fmt: skip
+        assert torch.equal(dq[0], together["dq"][queries])
+        assert torch.equal(dk[0], together["dk"][keys])
+        assert torch.equal(dv[0], together["dv"][keys])
+        assert torch.equal(softmax_d[0], together["softmax_d"][:, queries])
