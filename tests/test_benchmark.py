@@ -21,8 +21,21 @@ S_NOP = 0xBF800000
 
 OK, INVALID_RESULT, BAD_ARGUMENTS, NOT_SUPPORTED, CANNOT_RUN = range(5)
 
-SMALL = ["-b=1", "-h=4", "-h_k=2", "-s=67", "-s_k=130", "-d=64", "-device=emulated"]
+HEADS = ["-h=4", "-h_k=2", "-d=64", "-device=emulated"]
+SMALL = [*HEADS, "-b=1", "-s=67", "-s_k=130"]
 SINK = ["-sink=1", "-d_sink=1"]
+
+# Longer than a tile, empty on either side or on both, and of one row.
+LENS_Q, LENS_K = [67, 0, 5, 0, 1, 130], [130, 9, 0, 0, 40, 259]
+PAD_Q, PAD_K = [80, 3, 5, 0, 1, 140], [130, 9, 20, 7, 41, 300]
+
+
+def lengths(**lists: list[int]) -> list[str]:
+    return [f"-{name}={','.join(map(str, values))}" for name, values in lists.items()]
+
+
+GROUP = [*HEADS, "-mode=1", *lengths(lens_q=LENS_Q, lens_k=LENS_K)]
+PADDING = lengths(pad_q=PAD_Q, pad_k=PAD_K)
 
 pytestmark = pytest.mark.skipif(
     "MHA_SINK_BUILD_DIR" not in os.environ or not PROGRAM.exists(),
@@ -38,8 +51,8 @@ def run(
     return done
 
 
-def report(*arguments: str, **more: Any) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(run(*SMALL, *arguments, "-json=1", **more).stdout)
+def report(*arguments: str, of: list[str] = SMALL, **more: Any) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(run(*of, *arguments, "-json=1", **more).stdout)
     return parsed
 
 
@@ -74,6 +87,9 @@ def test_a_sink_with_lengths_that_fill_no_tile(prec: str, device: str) -> None:
         ("-mas=b", "'-mas=b' is not an option"),
         ("stray", "'stray' is not an option"),
         ("-scale", "-scale: a value is needed"),
+        ("-lens_q=3", "lens_q: a list given, -mode=1 with it needed"),
+        ("-pad_k=3", "pad_k: a list given, -mode=1 with it needed"),
+        ("-mode=2", "mode: '2' given, one of 0, 1 needed"),
     ],
 )
 def test_bad_arguments(argument: str, needed: str) -> None:
@@ -84,15 +100,46 @@ def test_bad_arguments(argument: str, needed: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        (
+            "-lens_q=3,x",
+            "lens_q: '3,x' given, lengths of at least 0 with commas between them needed",
+        ),
+        ("-lens_q=3,-1", "lens_q: '3,-1' given, lengths of at least 0"),
+        ("-lens_q=3,", "lens_q: '3,' given, lengths of at least 0"),
+        ("-lens_q=", "lens_q: '' given, lengths of at least 0"),
+        ("-lens_q=3,4 -b=3", "b: 3 given, 2, the lengths of lens_q, needed"),
+        ("-lens_q=3,4 -lens_k=5", "lens_k: a list of 1 given, one of 2, a length"),
+        ("-lens_k=5", "lens_k: a list given, -lens_q with it needed"),
+        ("-lens_q=3,4 -pad_q=4", "pad_q: a list of 1 given, one of 2, a length"),
+        ("-lens_q=3,4 -pad_k=3,2", "pad_k: 2 for sequence 1 given, at least its length, 4, needed"),
+        (
+            "-lens_q=2000000000,2000000000",
+            "lens_q: 4000000000 rows in all given, at most 2147483647",
+        ),
+        ("-b=3 -s=2000000000", "s: 2000000000 for each of 3 sequences given, at most 2147483647"),
+        ("-s=-7", "s: -7 given, at least 0 needed"),
+        ("-s=7 -s_k=-2", "s_k: -2 given, at least 0 needed"),
+        ("-b=0", "batch: 0 given, at least 1 needed"),
+    ],
+)
+def test_bad_lengths_of_sequences(arguments: str, needed: str) -> None:
+    done = run(*HEADS, "-mode=1", *arguments.split(), expect=BAD_ARGUMENTS)
+    assert needed in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
     "argument",
     [
-        "-d=4096", "-mode=1", "-bias=e", "-bias=a:1", "-dbias=1", "-p_drop=0.2", "-timer=cpu",
+        "-d=4096", "-bias=e", "-bias=a:1", "-dbias=1", "-p_drop=0.2", "-timer=cpu",
         "-mask=g:3,4",
-        "-mask=t",  # keys beyond the queries: no window from the bottom right says it
     ],
 )  # fmt: skip
-def test_not_supported(argument: str) -> None:
-    done = run(*SMALL, argument, expect=NOT_SUPPORTED)
+@pytest.mark.parametrize("of", [SMALL, GROUP], ids=["batch", "group"])
+def test_not_supported(argument: str, of: list[str]) -> None:
+    done = run(*of, argument, expect=NOT_SUPPORTED)
     assert "not supported" in done.stderr
     assert done.stdout == ""
 
@@ -115,7 +162,7 @@ def test_help_names_every_option_and_exit_code() -> None:
     contract = (
         "v mode b h h_k s s_k d d_v scale iperm operm bias dbias prec mask kname init seed p_drop "
         "drop_seed drop_offset drop_prefs timer warmup repeat deterministic bwd_v3 v3_atomic_fp32 "
-        "v3_bf16_cvt v3_api_check sink d_sink json device"
+        "v3_bf16_cvt v3_api_check sink d_sink json device lens_q lens_k pad_q pad_k"
     )
     for name in contract.split():
         assert f"\n  -{name} (" in text
@@ -150,18 +197,23 @@ def visible(mask: str, i: int, j: int, sq: int, sk: int) -> bool:
     return (left < 0 or j >= diagonal - left) and (right < 0 or j <= diagonal + right)
 
 
+def visible_pairs(mask: str, sq: int, sk: int) -> int:
+    return sum(visible(mask, i, j, sq, sk) for i in range(sq) for j in range(sk))
+
+
 @pytest.mark.parametrize(
     ("mask", "sq", "sk"),
     [
         ("0", 67, 130), ("2", 67, 130), ("b", 130, 67), ("b:20,5", 67, 130), ("b:-1,7", 130, 67),
         ("b:0,-1", 67, 67), ("xb:9", 67, 130), ("xb:10", 67, 67),
-        ("1", 67, 67), ("t", 130, 67), ("t:20,70", 67, 130), ("t:80,5", 130, 67), ("xt:10", 67, 67),
-        ("t:-1,200", 67, 130),
+        ("1", 67, 130), ("t", 130, 67), ("t", 67, 67), ("t:20,70", 67, 130), ("t:80,5", 130, 67),
+        ("t:3,4", 130, 67), ("t:-1,200", 67, 130), ("t:30,-1", 130, 67), ("xt:9", 67, 130),
+        ("xt:10", 130, 67),
     ],
 )  # fmt: skip
 def test_masks(mask: str, sq: int, sk: int) -> None:
     found = report(f"-mask={mask}", f"-s={sq}", f"-s_k={sk}", *SINK)
-    pairs = sum(visible(mask, i, j, sq, sk) for i in range(sq) for j in range(sk))
+    pairs = visible_pairs(mask, sq, sk)
     a_pair = 4 * (6 * 64 + 4 * 64)
     assert found["flops"] == a_pair * sq * sk
     assert found["flops_masked"] == a_pair * pairs
@@ -176,7 +228,8 @@ def test_json() -> None:
     ]  # fmt: skip
     assert found["version"] == _C.build_info()["version"]
     assert found["problem"] == {
-        "prec": "bf16", "batch": 1, "nhead_q": 4, "nhead_k": 2, "seqlen_q": 67, "seqlen_k": 130,
+        "prec": "bf16", "mode": "batch", "batch": 1, "nhead_q": 4, "nhead_k": 2, "seqlen_q": 67,
+        "seqlen_k": 130, "lens_q": None, "lens_k": None, "pad_q": None, "pad_k": None,
         "hdim_q": 64, "hdim_v": 64, "scale": 0.125, "mask": "b:-1,0", "layout": "bshd-bhsd",
         "sink": True, "d_sink": True, "deterministic": False, "init": 1, "seed": 7,
     }  # fmt: skip
@@ -187,8 +240,9 @@ def test_json() -> None:
     assert found["device"] == "emulated gfx950"
     tensors = found["validation"]["tensors"]
     assert list(tensors) == ["dq", "dk", "dv", "delta", "d_sink"]
-    for tensor in tensors.values():
+    for name, tensor in tensors.items():
         assert tensor["status"] == "pass"
+        assert tensor["sequence"] == (None if name == "d_sink" else 0)
         floor = 2**-20 * tensor["magnitude"]
         assert tensor["allowed"] == pytest.approx(2 * tensor["reference_error"] + floor)
         assert 0 < tensor["error"] <= tensor["allowed"] < tensor["magnitude"]
@@ -218,12 +272,11 @@ def test_counts_instead_of_a_time() -> None:
 @pytest.mark.parametrize("layout", [("0", "0"), ("0", "1"), ("1", "0")])
 def test_inputs_and_layouts(init: str, layout: tuple[str, str]) -> None:
     iperm, operm = layout
-    found = report(*SINK, f"-init={init}", f"-iperm={iperm}", f"-operm={operm}", "-b=2")
-    assert found["validation"]["passed"]
+    same = [*SINK, f"-init={init}", "-b=2", "-deterministic=1"]
+    found = report(*same, f"-iperm={iperm}", f"-operm={operm}")["validation"]
+    assert found["passed"]
     # The layout is no part of the mathematics.
-    standard = report(*SINK, f"-init={init}", "-b=2")
-    for name, tensor in found["validation"]["tensors"].items():
-        assert tensor["magnitude"] == standard["validation"]["tensors"][name]["magnitude"]
+    assert found == report(*same)["validation"]
 
 
 def test_seeds() -> None:
@@ -242,21 +295,130 @@ def test_without_validation_the_reference_is_not_computed() -> None:
     assert found["emulation"]["kernels"]
 
 
+@pytest.mark.parametrize(
+    "mask", ["0", "b", "t", "b:20,5", "t:20,5", "t:3,-1", "b:-1,7", "xt:9", "xb:10"]
+)
+@pytest.mark.parametrize("padding", [[], PADDING], ids=["dense", "padded"])
+def test_masks_and_flops_of_group_mode_are_each_sequences_own(
+    mask: str, padding: list[str]
+) -> None:
+    found = report(f"-mask={mask}", *SINK, *padding, of=GROUP)
+    shapes = list(zip(LENS_Q, LENS_K, strict=True))
+    a_pair = 4 * (6 * 64 + 4 * 64)
+    assert found["flops"] == a_pair * sum(sq * sk for sq, sk in shapes)
+    assert found["flops_masked"] == a_pair * sum(visible_pairs(mask, *shape) for shape in shapes)
+    assert found["validation"]["passed"]
+
+
+def test_lengths_are_reported() -> None:
+    problem = report(*SINK, "-v=0", *PADDING, of=GROUP)["problem"]
+    assert problem["mode"] == "group"
+    assert problem["batch"] == len(LENS_Q)
+    assert (problem["lens_q"], problem["lens_k"]) == (LENS_Q, LENS_K)
+    assert (problem["pad_q"], problem["pad_k"]) == (PAD_Q, PAD_K)
+    assert (problem["seqlen_q"], problem["seqlen_k"]) == (sum(PAD_Q), sum(PAD_K))
+    text = run(*HEADS, "-mode=1", "-lens_q=3,0,7", "-pad_k=4,0,8", *SINK).stdout
+    assert text.startswith("[fp16|group|bhsd] b:3, h:4/2, s:3,0,7/3,0,7(4,0,8), d:64/64,")
+    assert text.endswith("valid:y\n")
+
+
+def test_bytes_of_group_mode_include_the_lengths() -> None:
+    rows_q, rows_k = sum(PAD_Q), sum(PAD_K)
+    found = report("-v=0", *PADDING, of=GROUP)["bytes_moved"]
+    tensors = 4 * rows_q * 4 * 64 * 2 + 4 * rows_k * 2 * 64 * 2 + 2 * rows_q * 4 * 4
+    assert found == tensors + 4 * (len(LENS_Q) + 1) * 4
+
+
+@pytest.mark.parametrize("layout", [("0", "0"), ("0", "1"), ("1", "0")])
+@pytest.mark.parametrize("prec", ["fp16", "bf16"])
+def test_layout_and_padding_change_no_bit_of_a_packed_batch(
+    prec: str, layout: tuple[str, str]
+) -> None:
+    # Not d_sink: how its summands are grouped depends on where a sequence begins.
+    same = ["-sink=1", "-mask=b", f"-prec={prec}", "-deterministic=1"]
+    packed = report(*same, of=GROUP)["validation"]
+    assert packed["passed"]
+    iperm, operm = layout
+    arranged = [f"-iperm={iperm}", f"-operm={operm}", *PADDING]
+    assert report(*same, *arranged, of=GROUP)["validation"] == packed
+
+
+@pytest.mark.parametrize("mask", ["0", "b:20,5", "t"])
+def test_sequences_of_equal_lengths_are_a_batch(mask: str) -> None:
+    # Not d_sink: it sums the tiles of a batch entry, or of all sequences, in turn.
+    same = [*HEADS, "-sink=1", f"-mask={mask}", "-deterministic=1"]
+    batch = report("-b=3", "-s=67", "-s_k=130", of=same)
+    group = report("-mode=1", "-lens_q=67,67,67", "-lens_k=130,130,130", of=same)
+    for what in ("validation", "flops", "flops_masked"):
+        assert group[what] == batch[what]
+
+
+def test_random_lengths_follow_the_seed() -> None:
+    def lists(*arguments: str) -> tuple[list[int], list[int]]:
+        problem = report("-mode=1", "-b=9", "-v=0", *arguments, of=HEADS)["problem"]
+        return problem["lens_q"], problem["lens_k"]
+
+    q, k = lists("-s=20")
+    assert q == k
+    assert len(q) == 9
+    assert all(10 <= length <= 30 for length in q)
+    assert len(set(q)) > 1
+    assert lists("-s=20") == (q, k)
+    assert lists("-s=20", "-seed=5")[0] != q
+    other_q, other_k = lists("-s=20", "-s_k=50")
+    assert other_q == q
+    assert all(25 <= length <= 75 for length in other_k)
+
+
+def test_group_mode_without_any_row() -> None:
+    found = report("-mode=1", "-lens_q=0,0", *SINK, of=HEADS)
+    assert found["flops"] == 0
+    assert found["validation"]["passed"]
+
+
+@pytest.mark.parametrize("of", [SMALL, GROUP], ids=["batch", "group"])
+def test_deterministic(of: list[str]) -> None:
+    found = report(*SINK, "-mask=b", "-deterministic=1", of=of)
+    assert found["problem"]["deterministic"]
+    assert found["validation"]["passed"]
+    kernels = found["emulation"]["kernels"]
+    assert "mha_dq_fp16_hd64" in kernels
+    assert all(kernel["classes"]["atomic"] == 0 for kernel in kernels.values())
+    assert report(*SINK, "-mask=b", "-deterministic=1", of=of)["validation"] == found["validation"]
+
+
 def test_no_queries() -> None:
     found = report("-s=0", "-v=0")
     assert found["workspace_bytes"] == found["flops"] == 0
+
+
+BATCH_PHASES = [
+    "mha_dot_do_o_fp16", "memset", "mha_dq_dk_dv_fp16_hd64", "mha_convert_dq_fp16",
+    "mha_reduce_d_sink",
+]  # fmt: skip
+GROUP_PHASES = ["memset", "mha_prepare_sequences", "memset", *BATCH_PHASES]
 
 
 @pytest.mark.skipif(
     not (FAKE_HIP / "libamdhip64.so.7").exists(),
     reason="needs the fake HIP runtime of tests/fake_hip",
 )
-@pytest.mark.parametrize("device", ["rocm", "auto"])
-def test_a_gpu_is_timed(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("device", "of", "phases"),
+    [
+        ("rocm", SMALL, BATCH_PHASES),
+        ("auto", SMALL, BATCH_PHASES),
+        ("rocm", [*GROUP, *PADDING], GROUP_PHASES),
+    ],
+    ids=["rocm", "auto", "group"],
+)
+def test_a_gpu_is_timed(
+    device: str, of: list[str], phases: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a HIP runtime whose GPUs are emulated: what is shown is the order of calls, not speed."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKE_HIP))
-    arguments = [*SINK, "-warmup=1", "-repeat=2", f"-device={device}"]
-    found = report(*arguments)
+    arguments = [*SINK, "-mask=b", "-warmup=1", "-repeat=2", f"-device={device}"]
+    found = report(*arguments, of=of)
     assert "emulated" not in found["device"]
     assert found["emulation"] is None
     assert found["validation"]["passed"]
@@ -268,12 +430,8 @@ def test_a_gpu_is_timed(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert whole_call["tflops"] == pytest.approx(found["flops"] / seconds * 1e-12)
         assert whole_call["tflops_masked"] == pytest.approx(found["flops_masked"] / seconds * 1e-12)
         assert whole_call["gbytes_per_s"] == pytest.approx(found["bytes_moved"] / seconds * 1e-9)
-    phases = [phase["name"] for phase in timing["phases"]]
-    assert phases == [
-        "mha_dot_do_o_fp16", "memset", "mha_dq_dk_dv_fp16_hd64", "mha_convert_dq_fp16",
-        "mha_reduce_d_sink",
-    ]  # fmt: skip
-    text = run(*SMALL, *arguments).stdout
+    assert [phase["name"] for phase in timing["phases"]] == phases
+    text = run(*of, *arguments).stdout
     assert "whole call, flushed" in text
     assert text.endswith("valid:y\n")
 
@@ -283,14 +441,12 @@ FAULTS = {
     "a product": ("mha_dq_dk_dv_fp16_hd64", "v_mfma", {"dq", "dk", "dv"}),
     "dq's stores": ("mha_convert_dq_fp16", "buffer_store", {"dq"}),
     "d_sink's store": ("mha_reduce_d_sink", "global_store", {"d_sink"}),
-    "dq's sums": ("mha_dq_dk_dv_fp16_hd64", "global_atomic", {"dq"}),
+    "dq's sums": ("mha_dq_dk_dv_fp16_hd64", "buffer_atomic", {"dq"}),
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_validation_fails_when_a_kernel_is_wrong(fault: str, tmp_path: Path) -> None:
+def without(kernel: str, mnemonic: str, directory: Path) -> Path:
     """A copy of the program in which instructions of an embedded kernel were replaced by s_nop."""
-    kernel, mnemonic, at_least_one_of = FAULTS[fault]
     elf = (BUILD / "kernels" / f"{kernel}.co").read_bytes()
     text = elf_sections(elf)[".text"].offset
     lines = _C.EmulatedObject(elf, kernel).disassemble(kernel).splitlines()
@@ -303,14 +459,41 @@ def test_validation_fails_when_a_kernel_is_wrong(fault: str, tmp_path: Path) -> 
     start = program.index(elf) + text
     for address in addresses:  # each is two words long
         struct.pack_into("<2I", program, start + address, S_NOP, S_NOP)
-    wrong = tmp_path / "benchmark_mha_bwd"
+    wrong = directory / "benchmark_mha_bwd"
     wrong.write_bytes(program)
     wrong.chmod(0o755)
+    return wrong
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_validation_fails_when_a_kernel_is_wrong(fault: str, tmp_path: Path) -> None:
+    kernel, mnemonic, at_least_one_of = FAULTS[fault]
+    wrong = without(kernel, mnemonic, tmp_path)
     result = report(*SINK, program=wrong, expect=INVALID_RESULT)["validation"]
     assert not result["passed"]
     failed = {name for name, tensor in result["tensors"].items() if tensor["status"] == "FAIL"}
     assert failed & at_least_one_of
     assert run(*SMALL, *SINK, program=wrong, expect=INVALID_RESULT).stdout.endswith("valid:n\n")
+
+
+def test_validation_fails_when_padding_is_not_zeroed(tmp_path: Path) -> None:
+    wrong = without("mha_prepare_sequences", "buffer_store", tmp_path)
+    assert report(*SINK, program=wrong, of=GROUP)["validation"]["passed"]
+    result = report(*SINK, *PADDING, program=wrong, of=GROUP, expect=INVALID_RESULT)["validation"]
+    for name, sequence in {"dq": 0, "dk": 2, "dv": 2}.items():
+        tensor = result["tensors"][name]
+        assert tensor["status"] == "FAIL"
+        assert tensor["reason"].startswith(f"padding of sequence {sequence}: ")
+
+
+def test_each_sequence_is_judged_by_itself() -> None:
+    # The second sees one key and no sink: its dq is 0, whatever the first one's size.
+    lists = ["-mode=1", "-lens_q=30,30", "-lens_k=40,1"]
+    found = report(*lists, of=HEADS, expect=INVALID_RESULT)["validation"]["tensors"]["dq"]
+    assert found["status"] == "unresolvable"
+    assert found["sequence"] == 1
+    assert found["reason"].startswith("sequence 1: ")
+    assert report(*lists, *SINK, of=HEADS)["validation"]["passed"]
 
 
 def test_what_the_dtype_cannot_resolve_is_no_pass() -> None:

@@ -1,18 +1,17 @@
 // Checks and measures mha_bwd; -help says how.
+#include <cstdint>
 #include <cstdio>
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "benchmark/device_call.h"
 #include "benchmark/gate.h"
 #include "benchmark/measure.h"
 #include "benchmark/options.h"
 #include "benchmark/problem.h"
-#include "benchmark/reference.h"
 #include "benchmark/report.h"
+#include "benchmark/validate.h"
 #include "device/device.h"
 #include "host/checks.h"
 #include "mha_sink/fmha_bwd.h"
@@ -46,47 +45,12 @@ void refuse_unsupported(const Options& options) {
                         " is not supported by this benchmark; supported: " + supported);
     }
   };
-  refuse(options.group_mode, "mode: 1 (group)", "0 (batch)");
   refuse(options.bias_type != 0, "bias", "n (none)");
   refuse(options.dbias, "dbias: 1", "0");
   refuse(options.p_drop != 0, "p_drop other than 0", "0");
   refuse(options.mask.type == kMaskGeneric, "mask: g:y,x",
          "0, 1, 2, t, b, t:l,r, b:l,r, xt:w, xb:w");
   refuse(options.timer == "cpu", "timer: cpu", "gpu");
-}
-
-// In the order b, h, s, d.
-std::vector<double> values_of(const Tensor& tensor, Dtype dtype) {
-  std::vector<double> values;
-  values.reserve(tensor.bits.size());
-  for (int64_t b = 0; b < tensor.batch; ++b) {
-    for (int64_t h = 0; h < tensor.nhead; ++h) {
-      for (int64_t s = 0; s < tensor.seqlen; ++s) {
-        const uint16_t* row = tensor.bits.data() + tensor.at(b, s, h);
-        for (int64_t d = 0; d < tensor.hdim; ++d) values.push_back(from_bits(row[d], dtype));
-      }
-    }
-  }
-  return values;
-}
-
-std::vector<TensorResult> validate(const Problem& problem, const Inputs& inputs,
-                                   const Outputs& outputs) {
-  const Gradients exact = exact_gradients(problem, inputs);
-  const Gradients rounded = rounded_gradients(problem, inputs);
-  const auto doubles = [](const std::vector<float>& values) {
-    return std::vector<double>(values.begin(), values.end());
-  };
-  std::vector<TensorResult> results = {
-      check_tensor("dq", values_of(outputs.dq, problem.dtype), exact.dq, rounded.dq),
-      check_tensor("dk", values_of(outputs.dk, problem.dtype), exact.dk, rounded.dk),
-      check_tensor("dv", values_of(outputs.dv, problem.dtype), exact.dv, rounded.dv),
-      check_tensor("delta", doubles(outputs.delta), exact.delta, rounded.delta)};
-  if (!outputs.d_sink.empty()) {
-    results.push_back(
-        check_tensor("d_sink", doubles(outputs.d_sink), exact.d_sink, rounded.d_sink));
-  }
-  return results;
 }
 
 Report run(const Options& options) {
@@ -104,10 +68,12 @@ Report run(const Options& options) {
   report.device = chosen.device->name();
   report.device_reason = chosen.reason;
   report.workspace_bytes = fmha_bwd_launcher(traits).workspace_size;
-  const double flops_a_pair =
-      1.0 * problem.batch * problem.nhead_q * (6.0 * options.hdim_q + 4.0 * options.hdim_v);
-  report.flops = flops_a_pair * problem.seqlen_q * problem.seqlen_k;
-  report.flops_masked = flops_a_pair * static_cast<double>(problem.mask.visible_pairs());
+  const double flops_a_pair = problem.nhead_q * (6.0 * problem.hdim_q + 4.0 * problem.hdim_v);
+  for (const auto& [entry, queries, keys] : problem.sequences) {
+    const int64_t visible = problem.mask.visible_pairs(queries.count, keys.count);
+    report.flops += flops_a_pair * queries.count * keys.count;
+    report.flops_masked += flops_a_pair * static_cast<double>(visible);
+  }
 
   DeviceCall call(*chosen.device, options, problem, inputs, report.workspace_bytes);
   report.bytes_moved = call.bytes_moved();

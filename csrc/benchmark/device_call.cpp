@@ -28,12 +28,34 @@ Tensor like(const Tensor& tensor) {
   return copy;
 }
 
+// Where each sequence's rows begin, and where the last one's end; empty in batch mode.
+std::vector<int32_t> starts(const Problem& problem, bool group_mode, Rows Sequence::* rows) {
+  std::vector<int32_t> result;
+  if (!group_mode) return result;
+  result.push_back(0);
+  for (const Sequence& sequence : problem.sequences) {
+    result.push_back(result.back() + (sequence.*rows).count + (sequence.*rows).padding);
+  }
+  return result;
+}
+
+// Cumulative lengths without padding; empty where there is none.
+std::vector<int32_t> lengths(const Problem& problem, Rows Sequence::* rows) {
+  std::vector<int32_t> result = {0};
+  bool padded = false;
+  for (const Sequence& sequence : problem.sequences) {
+    result.push_back(result.back() + (sequence.*rows).count);
+    padded = padded || (sequence.*rows).padding > 0;
+  }
+  if (!padded) result.clear();
+  return result;
+}
+
 }  // namespace
 
 DeviceCall::DeviceCall(Device& device, const Options& options, const Problem& problem,
                        const Inputs& in, size_t workspace_bytes)
-    : inputs_(in),
-      print_kernels_(options.print_kernels),
+    : print_kernels_(options.print_kernels),
       dq_(like(in.q)),
       dk_(like(in.k)),
       dv_(like(in.v)),
@@ -44,6 +66,10 @@ DeviceCall::DeviceCall(Device& device, const Options& options, const Problem& pr
       dout_buffer_(uploaded(device, in.dout.bits)),
       lse_buffer_(uploaded(device, in.lse)),
       sink_buffer_(uploaded(device, in.sink)),
+      seqstart_q_buffer_(uploaded(device, starts(problem, options.group_mode, &Sequence::queries))),
+      seqstart_k_buffer_(uploaded(device, starts(problem, options.group_mode, &Sequence::keys))),
+      cu_seqlen_q_buffer_(uploaded(device, lengths(problem, &Sequence::queries))),
+      cu_seqlen_k_buffer_(uploaded(device, lengths(problem, &Sequence::keys))),
       dq_buffer_(poisoned(device, in.q.bytes())),
       dk_buffer_(poisoned(device, in.k.bytes())),
       dv_buffer_(poisoned(device, in.v.bytes())),
@@ -53,11 +79,12 @@ DeviceCall::DeviceCall(Device& device, const Options& options, const Problem& pr
   mha_bwd_args& a = args_;
   const fmha_bwd_traits traits = traits_of(options);
   a.hdim_q = traits.hdim_q, a.hdim_v = traits.hdim_v, a.data_type = traits.data_type;
+  a.is_group_mode = traits.is_group_mode;
   a.mask_type = traits.mask_type, a.is_deterministic = traits.is_deterministic;
   a.window_size_left = options.mask.left, a.window_size_right = options.mask.right;
-  a.batch = problem.batch, a.nhead_q = problem.nhead_q, a.nhead_k = problem.nhead_k;
-  a.seqlen_q = a.max_seqlen_q = problem.seqlen_q;
-  a.seqlen_k = a.max_seqlen_k = problem.seqlen_k;
+  a.batch = traits.batch, a.nhead_q = traits.nhead_q, a.nhead_k = traits.nhead_k;
+  a.seqlen_q = traits.seqlen_q, a.max_seqlen_q = traits.max_seqlen_q;
+  a.seqlen_k = traits.seqlen_k, a.max_seqlen_k = traits.max_seqlen_k;
   a.scale = problem.scale, a.p_undrop = 1;
 
   a.q_ptr = q_buffer_.data(), a.k_ptr = k_buffer_.data(), a.v_ptr = v_buffer_.data();
@@ -65,6 +92,8 @@ DeviceCall::DeviceCall(Device& device, const Options& options, const Problem& pr
   a.dq_ptr = dq_buffer_.data(), a.dk_ptr = dk_buffer_.data(), a.dv_ptr = dv_buffer_.data();
   a.d_ptr = delta_buffer_.data();
   a.sink_ptr = sink_buffer_.data(), a.d_sink_ptr = d_sink_buffer_.data();
+  a.seqstart_q_ptr = seqstart_q_buffer_.data(), a.seqstart_k_ptr = seqstart_k_buffer_.data();
+  a.cu_seqlen_q_ptr = cu_seqlen_q_buffer_.data(), a.cu_seqlen_k_ptr = cu_seqlen_k_buffer_.data();
 
   a.stride_q = in.q.seqlen_stride, a.stride_k = in.k.seqlen_stride;
   a.stride_v = in.v.seqlen_stride, a.stride_o = in.out.seqlen_stride;
@@ -115,7 +144,9 @@ size_t DeviceCall::bytes_moved() const {
   size_t bytes = d_sink_buffer_.bytes();  // read, besides being written
   for (const DeviceBuffer* buffer :
        {&q_buffer_, &k_buffer_, &v_buffer_, &out_buffer_, &dout_buffer_, &lse_buffer_,
-        &sink_buffer_, &dq_buffer_, &dk_buffer_, &dv_buffer_, &delta_buffer_, &d_sink_buffer_}) {
+        &sink_buffer_, &seqstart_q_buffer_, &seqstart_k_buffer_, &cu_seqlen_q_buffer_,
+        &cu_seqlen_k_buffer_, &dq_buffer_, &dk_buffer_, &dv_buffer_, &delta_buffer_,
+        &d_sink_buffer_}) {
     bytes += buffer->bytes();
   }
   return bytes;

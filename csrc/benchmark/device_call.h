@@ -69,15 +69,15 @@ class DeviceCall {
 
   Outputs outputs() const;
 
-  // What the call reads and writes at least: each input and output once.
+  // What the call reads and writes at least: each input and output once, padding included.
   size_t bytes_moved() const;
 
  private:
-  const Inputs& inputs_;
   bool print_kernels_;   // of the first run
   Tensor dq_, dk_, dv_;  // their layout; the bits are on the device
   DeviceBuffer q_buffer_, k_buffer_, v_buffer_, out_buffer_, dout_buffer_, lse_buffer_,
       sink_buffer_;
+  DeviceBuffer seqstart_q_buffer_, seqstart_k_buffer_, cu_seqlen_q_buffer_, cu_seqlen_k_buffer_;
   DeviceBuffer dq_buffer_, dk_buffer_, dv_buffer_, delta_buffer_, d_sink_buffer_;
   DeviceBuffer workspace_;
   mha_bwd_args args_{};

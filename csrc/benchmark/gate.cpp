@@ -31,7 +31,7 @@ const char* to_string(Status status) {
 
 TensorResult check_tensor(const std::string& name, std::span<const double> x,
                           std::span<const double> exact, std::span<const double> rounded) {
-  TensorResult result{name, Status::pass, 0, 0, 0, 0, ""};
+  TensorResult result{.name = name};
   size_t stray = 0, first_stray = 0;
   for (size_t i = 0; i < exact.size(); ++i) {
     result.magnitude = larger(result.magnitude, exact[i]);
@@ -49,7 +49,7 @@ TensorResult check_tensor(const std::string& name, std::span<const double> x,
   };
   if (stray > 0) {
     conclude(Status::fail, std::to_string(stray) + " of " + std::to_string(x.size()) +
-                               " elements are NaN or inf, the first at b,h,s,d offset " +
+                               " elements are NaN or inf, the first at h,s,d offset " +
                                std::to_string(first_stray));
   } else if (result.reference_error > kResolvable * result.magnitude) {
     conclude(Status::unresolvable, "the rounding reference is off by more than a tenth");
@@ -59,6 +59,12 @@ TensorResult check_tensor(const std::string& name, std::span<const double> x,
     conclude(Status::fail, text);
   }
   return result;
+}
+
+bool worse(const TensorResult& result, const TensorResult& other) {
+  if (result.status != other.status) return result.status > other.status;
+  const auto share = [](const TensorResult& r) { return r.error == 0 ? 0 : r.error / r.allowed; };
+  return share(result) > share(other);
 }
 
 }  // namespace mha_sink::benchmark

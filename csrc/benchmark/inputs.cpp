@@ -16,16 +16,20 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 class Filler {
  public:
   Filler(const Problem& problem, int init, unsigned seed)
-      : dtype_(problem.dtype), init_(init), generator_(seed) {}
+      : problem_(problem), init_(init), generator_(seed) {}
 
-  // In the order b, h, s, d whatever the layout, so that layouts give equal results.
-  void fill(Tensor& tensor, bool cosine) {
+  // `rows` of every sequence, in the order sequence, h, s, d whatever the layout, so that layouts
+  // and modes give equal results.
+  void fill(Tensor& tensor, Rows Sequence::* rows, bool cosine) {
     int64_t index = 0;
-    for (int64_t b = 0; b < tensor.batch; ++b) {
+    for (const Sequence& sequence : problem_.sequences) {
       for (int64_t h = 0; h < tensor.nhead; ++h) {
-        for (int64_t s = 0; s < tensor.seqlen; ++s) {
-          uint16_t* row = tensor.bits.data() + tensor.at(b, s, h);
-          for (int64_t d = 0; d < tensor.hdim; ++d) row[d] = to_bits(next(index++, cosine), dtype_);
+        for (int i = 0; i < (sequence.*rows).count; ++i) {
+          uint16_t* row =
+              tensor.bits.data() + tensor.at(sequence.entry, (sequence.*rows).first + i, h);
+          for (int64_t d = 0; d < tensor.hdim; ++d) {
+            row[d] = to_bits(next(index++, cosine), problem_.dtype);
+          }
         }
       }
     }
@@ -43,7 +47,7 @@ class Filler {
     return static_cast<float>(cosine ? std::cos(angle) : std::sin(angle));
   }
 
-  Dtype dtype_;
+  const Problem& problem_;
   int init_;
   std::mt19937 generator_;
 };
@@ -54,33 +58,38 @@ std::vector<float> estimated_lse(const Problem& problem, int init) {
   const double of_input = init == 0 ? 2.0 : init == 1 ? 1.0 / 3 : 0.5;  // variance
   const double score_variance =
       double{problem.scale} * problem.scale * problem.hdim_q * of_input * of_input;
-  std::vector<float> lse(problem.rows());
-  for (int64_t head = 0; head < int64_t{problem.batch} * problem.nhead_q; ++head) {
-    for (int i = 0; i < problem.seqlen_q; ++i) {
-      const auto [first, end] = problem.mask.keys_of(i);
-      lse[problem.row(0, head, i)] =
-          first == end ? -kInfinity
-                       : static_cast<float>(std::log(end - first) + score_variance / 2);
+  std::vector<float> lse(problem.rows(), std::numeric_limits<float>::quiet_NaN());
+  for (const Sequence& sequence : problem.sequences) {
+    for (int h = 0; h < problem.nhead_q; ++h) {
+      for (int i = 0; i < sequence.queries.count; ++i) {
+        const auto [first, end] = problem.keys_of(sequence, i);
+        lse[problem.row(sequence, h, i)] =
+            first == end ? -kInfinity
+                         : static_cast<float>(std::log(end - first) + score_variance / 2);
+      }
     }
   }
   return lse;
 }
 
-// Each head's mean finite sink-free lse plus one of -20 .. 20: sinks that vanish, compete and
-// dominate.
+// The mean finite sink-free lse of each sequence's head plus one of -20 .. 20: sinks that vanish,
+// compete and dominate.
 std::vector<float> spread_sinks(const Problem& problem, const std::vector<float>& lse) {
   constexpr std::array<float, 5> kOffsets = {-20, -2, 0, 2, 20};
-  std::vector<float> sinks(static_cast<size_t>(problem.batch) * problem.nhead_q);
-  for (size_t head = 0; head < sinks.size(); ++head) {
-    double sum = 0;
-    int finite = 0;
-    for (int i = 0; i < problem.seqlen_q; ++i) {
-      const float row = lse[problem.row(0, static_cast<int64_t>(head), i)];
-      if (row == -kInfinity) continue;
-      sum += row;
-      ++finite;
+  std::vector<float> sinks;
+  for (const Sequence& sequence : problem.sequences) {
+    for (int h = 0; h < problem.nhead_q; ++h) {
+      double sum = 0;
+      int finite = 0;
+      for (int i = 0; i < sequence.queries.count; ++i) {
+        const float row = lse[problem.row(sequence, h, i)];
+        if (row == -kInfinity) continue;
+        sum += row;
+        ++finite;
+      }
+      const auto mean = static_cast<float>(sum / std::max(finite, 1));
+      sinks.push_back(mean + kOffsets[sinks.size() % kOffsets.size()]);
     }
-    sinks[head] = static_cast<float>(sum / std::max(finite, 1)) + kOffsets[head % kOffsets.size()];
   }
   return sinks;
 }
@@ -91,20 +100,24 @@ float log_add_exp(float x, float y) {
   return largest + std::log1p(std::exp(std::min(x, y) - largest));
 }
 
+int longest(const std::vector<int>& lengths) {
+  return lengths.empty() ? 0 : *std::ranges::max_element(lengths);
+}
+
 }  // namespace
 
 fmha_bwd_traits traits_of(const Options& o) {
   return {.seqlen_q = o.seqlen_q,
           .seqlen_k = o.seqlen_k,
           .batch = o.batch,
-          .max_seqlen_q = o.seqlen_q,
-          .max_seqlen_k = o.seqlen_k,
+          .max_seqlen_q = o.group_mode ? longest(o.lens_q) : o.seqlen_q,
+          .max_seqlen_k = o.group_mode ? longest(o.lens_k) : o.seqlen_k,
           .hdim_q = o.hdim_q,
           .hdim_v = o.hdim_v,
           .nhead_q = o.nhead_q,
           .nhead_k = o.nhead_k,
           .data_type = o.prec,
-          .is_group_mode = false,
+          .is_group_mode = o.group_mode,
           .mask_type = o.mask.type,
           .bias_type = 0,
           .has_dbias = false,
@@ -114,24 +127,47 @@ fmha_bwd_traits traits_of(const Options& o) {
 }
 
 Problem problem_of(const Options& o) {
-  return {.dtype = parse_dtype(o.prec),
-          .batch = o.batch,
-          .nhead_q = o.nhead_q,
-          .nhead_k = o.nhead_k,
-          .seqlen_q = o.seqlen_q,
-          .seqlen_k = o.seqlen_k,
-          .hdim_q = o.hdim_q,
-          .hdim_v = o.hdim_v,
-          .scale = o.scale,
-          .mask = o.mask};
+  Problem problem{.dtype = parse_dtype(o.prec),
+                  .entries = o.group_mode ? 1 : o.batch,
+                  .seqlen_q = o.seqlen_q,
+                  .seqlen_k = o.seqlen_k,
+                  .nhead_q = o.nhead_q,
+                  .nhead_k = o.nhead_k,
+                  .hdim_q = o.hdim_q,
+                  .hdim_v = o.hdim_v,
+                  .scale = o.scale,
+                  .mask = o.mask,
+                  .sequences = {}};
+  if (!o.group_mode) {
+    for (int b = 0; b < o.batch; ++b) {
+      problem.sequences.push_back({b, {0, o.seqlen_q, 0}, {0, o.seqlen_k, 0}});
+    }
+    return problem;
+  }
+  Rows queries, keys;
+  const auto next = [](Rows& rows, int length, int padded) {
+    rows = {rows.first + rows.count + rows.padding, length, padded - length};
+  };
+  for (size_t i = 0; i < o.lens_q.size(); ++i) {
+    next(queries, o.lens_q[i], o.pad_q[i]);
+    next(keys, o.lens_k[i], o.pad_k[i]);
+    problem.sequences.push_back({0, queries, keys});
+  }
+  return problem;
 }
 
 Inputs make_inputs(const Problem& problem, const Options& options) {
+  constexpr uint16_t kNaN = 0xffff;  // of either dtype
+  const auto tensor = [&](int seqlen, int nhead, int hdim, bool heads_first) {
+    Tensor result(problem.entries, seqlen, nhead, hdim, heads_first);
+    std::ranges::fill(result.bits, kNaN);
+    return result;
+  };
   const auto queries = [&](int hdim, bool heads_first) {
-    return Tensor(problem.batch, problem.seqlen_q, problem.nhead_q, hdim, heads_first);
+    return tensor(problem.seqlen_q, problem.nhead_q, hdim, heads_first);
   };
   const auto keys = [&](int hdim) {
-    return Tensor(problem.batch, problem.seqlen_k, problem.nhead_k, hdim, options.iperm);
+    return tensor(problem.seqlen_k, problem.nhead_k, hdim, options.iperm);
   };
   Inputs in{.q = queries(problem.hdim_q, options.iperm),
             .k = keys(problem.hdim_q),
@@ -142,10 +178,10 @@ Inputs make_inputs(const Problem& problem, const Options& options) {
             .sink = {},
             .d_sink_before = {}};
   Filler filler(problem, options.init, options.seed);
-  filler.fill(in.q, false);
-  filler.fill(in.k, true);
-  filler.fill(in.v, false);
-  filler.fill(in.dout, true);
+  filler.fill(in.q, &Sequence::queries, false);
+  filler.fill(in.k, &Sequence::keys, true);
+  filler.fill(in.v, &Sequence::keys, false);
+  filler.fill(in.dout, &Sequence::queries, true);
   if (options.d_sink) {
     in.d_sink_before.resize(static_cast<size_t>(problem.nhead_q));
     for (float& value : in.d_sink_before) value = filler.uniform();
@@ -156,13 +192,18 @@ Inputs make_inputs(const Problem& problem, const Options& options) {
     rounded_forward(problem, in);
     return in;
   }
-  filler.fill(in.out, false);
+  filler.fill(in.out, &Sequence::queries, false);
   in.lse = estimated_lse(problem, options.init);
   if (options.sink) {
     in.sink = spread_sinks(problem, in.lse);
-    for (size_t row = 0; row < in.lse.size(); ++row) {
-      const size_t head = row / static_cast<size_t>(problem.seqlen_q);
-      in.lse[row] = log_add_exp(in.lse[row], in.sink[head]);
+    auto sink = in.sink.begin();
+    for (const Sequence& sequence : problem.sequences) {
+      for (int h = 0; h < problem.nhead_q; ++h, ++sink) {
+        for (int i = 0; i < sequence.queries.count; ++i) {
+          float& lse = in.lse[problem.row(sequence, h, i)];
+          lse = log_add_exp(lse, *sink);
+        }
+      }
     }
   }
   return in;

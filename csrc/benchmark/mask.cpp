@@ -1,10 +1,9 @@
 #include "benchmark/mask.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
-#include "benchmark/options.h"
+#include "benchmark/option_value.h"
 #include "mha_sink/mha_bwd.h"
 
 namespace mha_sink::benchmark {
@@ -33,28 +32,9 @@ std::pair<int, int> parse_xformers_window(const std::string& text, const std::st
   return {*width / 2, *width - 1 - *width / 2};
 }
 
-// The bound as seen from the other corner; -1 stays unbounded. Below -1: no window says it.
-int64_t shifted(int bound, int64_t by) {
-  if (bound == -1) return -1;
-  const int64_t result = bound + by;
-  return result < 0 ? -2 : std::min<int64_t>(result, std::numeric_limits<int>::max());
-}
-
-Mask from_bottom_right(const Mask& top_left) {
-  const int64_t diagonal = int64_t{top_left.seqlen_k} - top_left.seqlen_q;
-  const int64_t left = shifted(top_left.left, diagonal);
-  const int64_t right = shifted(top_left.right, -diagonal);
-  if (left < -1 || right < -1) return top_left;
-  Mask mask = top_left;
-  mask.type = kMaskBottomRight;
-  mask.left = static_cast<int>(left);
-  mask.right = static_cast<int>(right);
-  return mask;
-}
-
 }  // namespace
 
-std::pair<int, int> Mask::keys_of(int query) const {
+std::pair<int, int> Mask::keys_of(int query, int seqlen_q, int seqlen_k) const {
   if (type == kNoMask) return {0, seqlen_k};
   const int64_t diagonal =
       query + (type == kMaskBottomRight ? int64_t{seqlen_k} - seqlen_q : int64_t{0});
@@ -66,10 +46,10 @@ std::pair<int, int> Mask::keys_of(int query) const {
   return {inside(first), std::max(inside(first), inside(end))};
 }
 
-int64_t Mask::visible_pairs() const {
+int64_t Mask::visible_pairs(int seqlen_q, int seqlen_k) const {
   int64_t pairs = 0;
   for (int query = 0; query < seqlen_q; ++query) {
-    const auto [first, end] = keys_of(query);
+    const auto [first, end] = keys_of(query, seqlen_q, seqlen_k);
     pairs += end - first;
   }
   return pairs;
@@ -81,8 +61,8 @@ std::string Mask::to_string() const {
   return corner + std::to_string(left) + "," + std::to_string(right);
 }
 
-Mask parse_mask(const std::string& text, int seqlen_q, int seqlen_k) {
-  Mask mask{.seqlen_q = seqlen_q, .seqlen_k = seqlen_k};
+Mask parse_mask(const std::string& text) {
+  Mask mask;
   if (text == "0") return mask;
   const size_t colon = text.find(':');
   const std::string corner = text.substr(0, colon);
@@ -102,7 +82,7 @@ Mask parse_mask(const std::string& text, int seqlen_q, int seqlen_k) {
     mask.right = 0;  // causal
   }
   mask.type = generic ? kMaskGeneric : top_left ? kMaskTopLeft : kMaskBottomRight;
-  return top_left ? from_bottom_right(mask) : mask;
+  return mask;
 }
 
 }  // namespace mha_sink::benchmark

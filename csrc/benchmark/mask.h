@@ -7,24 +7,21 @@
 
 namespace mha_sink::benchmark {
 
+// The lengths are those of the query's sequence.
 struct Mask {
   int type = 0;               // as mha_bwd_args::mask_type
   int left = -1, right = -1;  // as window_size_left and window_size_right
-  int seqlen_q = 0, seqlen_k = 0;
 
   // First visible key and one past the last; equal when the query sees none. Not for
   // kMaskGeneric.
-  std::pair<int, int> keys_of(int query) const;
+  std::pair<int, int> keys_of(int query, int seqlen_q, int seqlen_k) const;
   // Over all queries.
-  int64_t visible_pairs() const;
+  int64_t visible_pairs(int seqlen_q, int seqlen_k) const;
   // "none", "b:-1,0"
   std::string to_string() const;
 };
 
 // 0; 1 or t; 2 or b; t:l,r; b:l,r; xt:w; xb:w; g:y,x. Throws BadOption for another spelling.
-//
-// A top-left mask whose window can be said from the bottom right is returned as that, since the
-// kernels know no other alignment; one that cannot keeps kMaskTopLeft, for the library to refuse.
-Mask parse_mask(const std::string& text, int seqlen_q, int seqlen_k);
+Mask parse_mask(const std::string& text);
 
 }  // namespace mha_sink::benchmark

@@ -1,11 +1,9 @@
 // The command line of benchmark_mha_bwd: CK's and aiter's names and defaults, and a few of our own.
 #pragma once
 
-#include <charconv>
-#include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
+#include <vector>
 
 #include "benchmark/mask.h"
 
@@ -19,9 +17,12 @@ struct Options {
   bool help = false;
 
   bool group_mode = false;
+  // Group mode: batch is the number of sequences, seqlen_q and seqlen_k the tensors' rows.
   int batch = 0, nhead_q = 0, nhead_k = 0, seqlen_q = 0, seqlen_k = 0, hdim_q = 0, hdim_v = 0;
+  // Group mode, of each sequence: its length, and the rows that it takes up in the tensors.
+  std::vector<int> lens_q, lens_k, pad_q, pad_k;
   float scale = 0;
-  bool iperm = false, operm = false;  // [b, h, s, d] instead of [b, s, h, d]
+  bool iperm = false, operm = false;  // [b, h, s, d] instead of [b, s, h, d]; group without b
   int bias_type = 0;                  // as mha_bwd_args
   bool dbias = false;
   std::string prec;
@@ -40,20 +41,10 @@ struct Options {
   bool json = false;
 };
 
-// Resolves what depends on other options (-1, a scale of 0). Throws BadOption, naming the option,
-// what was given and what is needed. Sizes are left to the library's own checks.
+// Resolves what depends on other options (-1, a scale of 0, lengths). Throws BadOption, naming the
+// option, what was given and what is needed. Other sizes are left to the library's own checks.
 Options parse_options(int argc, char** argv);
 
 std::string help_text();
-
-// The whole text as a number of that type.
-template <class T>
-std::optional<T> parse_number(const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
 
 }  // namespace mha_sink::benchmark

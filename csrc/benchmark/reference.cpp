@@ -57,12 +57,13 @@ void add_scaled(Real* to, Real factor, const Real* from, int count) {
   for (int i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 
-// [seqlen, hdim] of one head.
+// [rows.count, hdim] of one head.
 template <class Real>
-std::vector<Real> head_of(const Tensor& tensor, int batch, int head, Dtype dtype) {
-  std::vector<Real> values(static_cast<size_t>(tensor.seqlen * tensor.hdim));
-  for (int64_t s = 0; s < tensor.seqlen; ++s) {
-    const uint16_t* row = tensor.bits.data() + tensor.at(batch, s, head);
+std::vector<Real> head_of(const Tensor& tensor, int entry, const Rows& rows, int head,
+                          Dtype dtype) {
+  std::vector<Real> values(static_cast<size_t>(rows.count * tensor.hdim));
+  for (int64_t s = 0; s < rows.count; ++s) {
+    const uint16_t* row = tensor.bits.data() + tensor.at(entry, rows.first + s, head);
     for (int64_t d = 0; d < tensor.hdim; ++d) {
       values[static_cast<size_t>(s * tensor.hdim + d)] = from_bits(row[d], dtype);
     }
@@ -72,8 +73,8 @@ std::vector<Real> head_of(const Tensor& tensor, int batch, int head, Dtype dtype
 
 template <class Real>
 struct Forward {
-  std::vector<Real> out;  // [batch, nhead_q, seqlen_q, hdim]
-  std::vector<Real> lse;  // [batch, nhead_q, seqlen_q]
+  std::vector<Real> out;  // [entries, nhead_q, seqlen_q, hdim_v]
+  std::vector<Real> lse;  // [entries, nhead_q, seqlen_q]
 };
 
 // log(exp(sink) + sum exp(scores)); -inf of nothing.
@@ -92,24 +93,26 @@ template <class Real>
 Forward<Real> forward(const Problem& p, const Inputs& in, bool with_sink, bool with_out) {
   const int d = p.hdim_q, d_v = p.hdim_v;
   Forward<Real> result;
-  result.lse.resize(p.rows());
+  result.lse.resize(p.rows(), std::numeric_limits<Real>::quiet_NaN());
   if (with_out) result.out.resize(p.rows() * d_v);
-  parallel_for(p.batch * p.nhead_q, [&](int task) {
-    const int b = task / p.nhead_q, h = task % p.nhead_q;
-    const std::vector<Real> q = head_of<Real>(in.q, b, h, p.dtype);
-    const std::vector<Real> k = head_of<Real>(in.k, b, h / p.group(), p.dtype);
-    const std::vector<Real> v = head_of<Real>(in.v, b, h / p.group(), p.dtype);
+  parallel_for(p.sequence_count() * p.nhead_q, [&](int task) {
+    const Sequence& sequence = p.sequences[static_cast<size_t>(task / p.nhead_q)];
+    const auto& [entry, queries, keys] = sequence;
+    const int h = task % p.nhead_q;
+    const std::vector<Real> q = head_of<Real>(in.q, entry, queries, h, p.dtype);
+    const std::vector<Real> k = head_of<Real>(in.k, entry, keys, h / p.group(), p.dtype);
+    const std::vector<Real> v = head_of<Real>(in.v, entry, keys, h / p.group(), p.dtype);
     const Real sink = with_sink ? Real{in.sink[static_cast<size_t>(task)]} : -kInfinity<Real>;
-    std::vector<Real> scores(static_cast<size_t>(p.seqlen_k));
-    for (int i = 0; i < p.seqlen_q; ++i) {
-      const auto [first, end] = p.mask.keys_of(i);
+    std::vector<Real> scores(static_cast<size_t>(keys.count));
+    for (int i = 0; i < queries.count; ++i) {
+      const auto [first, end] = p.keys_of(sequence, i);
       for (int j = first; j < end; ++j) {
         scores[j] = Real{p.scale} * dot(&q[size_t(i) * d], &k[size_t(j) * d], d);
       }
       const Real lse = log_sum_exp(scores, first, end, sink);
-      result.lse[p.row(b, h, i)] = lse;
+      result.lse[p.row(sequence, h, i)] = lse;
       if (!with_out) continue;
-      Real* out = &result.out[p.row(b, h, i) * d_v];
+      Real* out = &result.out[p.row(sequence, h, i) * d_v];
       for (int j = first; j < end; ++j) {
         add_scaled(out, rounded(std::exp(scores[j] - lse), p.dtype), &v[size_t(j) * d_v], d_v);
       }
@@ -121,27 +124,29 @@ Forward<Real> forward(const Problem& p, const Inputs& in, bool with_sink, bool w
 
 // One KV head and the query heads that share it; dk and dv are its own.
 template <class Real>
-void backward_group(const Problem& p, const Inputs& in, const Forward<Real>& fwd, int b, int head_k,
-                    std::vector<Real>& d_sink, Gradients& result) {
+void backward_group(const Problem& p, const Inputs& in, const Forward<Real>& fwd, int index,
+                    int head_k, std::vector<Real>& d_sink, Gradients& result) {
+  const Sequence& sequence = p.sequences[static_cast<size_t>(index)];
+  const auto& [entry, queries, keys] = sequence;
   const int d = p.hdim_q, d_v = p.hdim_v;
   const Real scale{p.scale};
-  const std::vector<Real> k = head_of<Real>(in.k, b, head_k, p.dtype);
-  const std::vector<Real> v = head_of<Real>(in.v, b, head_k, p.dtype);
+  const std::vector<Real> k = head_of<Real>(in.k, entry, keys, head_k, p.dtype);
+  const std::vector<Real> v = head_of<Real>(in.v, entry, keys, head_k, p.dtype);
   std::vector<Real> dk(k.size()), dv(v.size()), dq(static_cast<size_t>(d));
   const auto store = [&](std::vector<double>& to, size_t at, const std::vector<Real>& from,
                          Real factor) {
     for (size_t i = 0; i < from.size(); ++i) to[at + i] = rounded(factor * from[i], p.dtype);
   };
   for (int h = head_k * p.group(); h < (head_k + 1) * p.group(); ++h) {
-    const std::vector<Real> q = head_of<Real>(in.q, b, h, p.dtype);
-    const std::vector<Real> dout = head_of<Real>(in.dout, b, h, p.dtype);
-    for (int i = 0; i < p.seqlen_q; ++i) {
-      const size_t row = p.row(b, h, i);
+    const std::vector<Real> q = head_of<Real>(in.q, entry, queries, h, p.dtype);
+    const std::vector<Real> dout = head_of<Real>(in.dout, entry, queries, h, p.dtype);
+    for (int i = 0; i < queries.count; ++i) {
+      const size_t row = p.row(sequence, h, i);
       const Real *q_row = &q[size_t(i) * d], *dout_row = &dout[size_t(i) * d_v];
       const Real lse = fwd.lse[row], delta = dot_in_order(dout_row, &fwd.out[row * d_v], d_v);
       std::ranges::fill(dq, Real{0});
       // A row with neither keys nor a sink has no softmax: its gradients are 0.
-      const auto [first, end] = lse == -kInfinity<Real> ? std::pair(0, 0) : p.mask.keys_of(i);
+      const auto [first, end] = lse == -kInfinity<Real> ? std::pair(0, 0) : p.keys_of(sequence, i);
       for (int j = first; j < end; ++j) {
         const Real *k_row = &k[size_t(j) * d], *v_row = &v[size_t(j) * d_v];
         const Real probability = std::exp(scale * dot(q_row, k_row, d) - lse);
@@ -153,31 +158,31 @@ void backward_group(const Problem& p, const Inputs& in, const Forward<Real>& fwd
       store(result.dq, row * d, dq, scale);
       result.delta[row] = delta;
       if (!d_sink.empty() && lse != -kInfinity<Real>) {
-        const size_t head = static_cast<size_t>(b) * p.nhead_q + h;
+        const size_t head = static_cast<size_t>(index) * p.nhead_q + h;
         d_sink[head] -= std::exp(Real{in.sink[head]} - lse) * delta;
       }
     }
   }
-  const size_t head = static_cast<size_t>(b) * p.nhead_k + head_k;
-  store(result.dk, head * k.size(), dk, scale);
-  store(result.dv, head * v.size(), dv, Real{1});
+  const size_t row = (size_t(entry) * p.nhead_k + head_k) * p.seqlen_k + keys.first;
+  store(result.dk, row * d, dk, scale);
+  store(result.dv, row * d_v, dv, Real{1});
 }
 
 template <class Real>
 Gradients backward(const Problem& p, const Inputs& in, const Forward<Real>& fwd) {
   Gradients result;
-  const size_t keys = size_t(p.batch) * p.nhead_k * p.seqlen_k;
+  const size_t keys = size_t(p.entries) * p.nhead_k * p.seqlen_k;
   result.dq.resize(p.rows() * p.hdim_q);
   result.dk.resize(keys * p.hdim_q);
   result.dv.resize(keys * p.hdim_v);
   result.delta.resize(p.rows());
-  std::vector<Real> d_sink(in.d_sink_before.empty() ? 0 : size_t(p.batch) * p.nhead_q);
-  parallel_for(p.batch * p.nhead_k, [&](int task) {
+  std::vector<Real> d_sink(in.d_sink_before.empty() ? 0 : p.sequences.size() * p.nhead_q);
+  parallel_for(p.sequence_count() * p.nhead_k, [&](int task) {
     backward_group(p, in, fwd, task / p.nhead_k, task % p.nhead_k, d_sink, result);
   });
   for (size_t h = 0; h < in.d_sink_before.size(); ++h) {
     Real sum{in.d_sink_before[h]};
-    for (int b = 0; b < p.batch; ++b) sum += d_sink[size_t(b) * p.nhead_q + h];
+    for (size_t i = h; i < d_sink.size(); i += p.nhead_q) sum += d_sink[i];
     result.d_sink.push_back(sum);
   }
   return result;
@@ -192,11 +197,12 @@ std::vector<float> sink_free_lse(const Problem& problem, const Inputs& inputs) {
 void rounded_forward(const Problem& problem, Inputs& inputs) {
   Forward<float> result = forward<float>(problem, inputs, !inputs.sink.empty(), true);
   inputs.lse = std::move(result.lse);
-  for (int b = 0; b < problem.batch; ++b) {
+  for (const Sequence& sequence : problem.sequences) {
     for (int h = 0; h < problem.nhead_q; ++h) {
-      for (int i = 0; i < problem.seqlen_q; ++i) {
-        const float* from = &result.out[problem.row(b, h, i) * problem.hdim_v];
-        uint16_t* to = inputs.out.bits.data() + inputs.out.at(b, i, h);
+      for (int i = 0; i < sequence.queries.count; ++i) {
+        const float* from = &result.out[problem.row(sequence, h, i) * problem.hdim_v];
+        uint16_t* to =
+            inputs.out.bits.data() + inputs.out.at(sequence.entry, sequence.queries.first + i, h);
         for (int c = 0; c < problem.hdim_v; ++c) to[c] = to_bits(from[c], problem.dtype);
       }
     }
@@ -211,9 +217,10 @@ Gradients rounded_gradients(const Problem& problem, const Inputs& inputs) {
   Forward<float> given;
   given.lse = inputs.lse;
   given.out.reserve(problem.rows() * problem.hdim_v);
-  for (int b = 0; b < problem.batch; ++b) {
+  const Rows all{0, problem.seqlen_q, 0};
+  for (int entry = 0; entry < problem.entries; ++entry) {
     for (int h = 0; h < problem.nhead_q; ++h) {
-      const std::vector<float> head = head_of<float>(inputs.out, b, h, problem.dtype);
+      const std::vector<float> head = head_of<float>(inputs.out, entry, all, h, problem.dtype);
       given.out.insert(given.out.end(), head.begin(), head.end());
     }
   }

@@ -7,12 +7,13 @@
 
 namespace mha_sink::benchmark {
 
-// Of tensors in the order b, h, s, d. delta [batch, nhead_q, seqlen_q]; d_sink [nhead_q] includes
-// Inputs::d_sink_before.
+// Of tensors in the order b, h, s, d; padding is left 0. delta [entries, nhead_q, seqlen_q]; d_sink
+// [nhead_q] includes Inputs::d_sink_before.
 struct Gradients {
   std::vector<double> dq, dk, dv, delta, d_sink;
 };
 
+// [entries, nhead_q, seqlen_q].
 std::vector<float> sink_free_lse(const Problem& problem, const Inputs& inputs);
 
 // Writes out and lse: scores and softmax in fp32, P and out rounded to the dtype, fp32 sums.

@@ -31,6 +31,19 @@ std::vector<std::string> instruction_classes() {
   return names;
 }
 
+std::string joined(const std::vector<int>& lengths) {
+  std::string text;
+  for (const int length : lengths) text += (text.empty() ? "" : ",") + std::to_string(length);
+  return text;
+}
+
+// "67", of sequences "3,0,70", of padded ones "3,0,70(8,8,80)".
+std::string lengths_of(int seqlen, const std::vector<int>& lengths,
+                       const std::vector<int>& padded) {
+  if (lengths.empty()) return std::to_string(seqlen);
+  return joined(lengths) + (padded == lengths ? "" : "(" + joined(padded) + ")");
+}
+
 double tera(double count, double milliseconds) { return count / milliseconds * 1e-9; }
 
 void print_timing(const Report& report) {
@@ -83,21 +96,33 @@ void print_counts(const Emulation& emulation) {
 }
 
 void print_validation(const std::vector<TensorResult>& tensors) {
-  std::printf("validation              error    allowed  reference error  largest value\n");
+  std::printf(
+      "validation              error    allowed  reference error  largest value  sequence\n");
   for (const TensorResult& t : tensors) {
-    std::printf("  %-6s %-12s %10.3e %10.3e %16.3e %14.3e  %s\n", t.name.c_str(),
+    std::printf("  %-6s %-12s %10.3e %10.3e %16.3e %14.3e  %8s  %s\n", t.name.c_str(),
                 to_string(t.status), t.error, t.allowed, t.reference_error, t.magnitude,
-                t.reason.c_str());
+                t.sequence < 0 ? "all" : std::to_string(t.sequence).c_str(), t.reason.c_str());
   }
 }
 
 void write_problem(JsonWriter& json, const Options& o) {
   json.field("prec", o.prec);
+  json.field("mode", o.group_mode ? "group" : "batch");
   json.field("batch", o.batch);
   json.field("nhead_q", o.nhead_q);
   json.field("nhead_k", o.nhead_k);
   json.field("seqlen_q", o.seqlen_q);
   json.field("seqlen_k", o.seqlen_k);
+  const auto list = [&](const char* key, const std::vector<int>& lengths) {
+    if (!o.group_mode) return json.null(key);
+    json.array(key, [&] {
+      for (const int length : lengths) json.field("", length);
+    });
+  };
+  list("lens_q", o.lens_q);
+  list("lens_k", o.lens_k);
+  list("pad_q", o.pad_q);
+  list("pad_k", o.pad_k);
   json.field("hdim_q", o.hdim_q);
   json.field("hdim_v", o.hdim_v);
   json.field("scale", double{o.scale});
@@ -164,6 +189,11 @@ void write_validation(JsonWriter& json, const Report& report) {
         json.field("allowed", tensor.allowed);
         json.field("reference_error", tensor.reference_error);
         json.field("magnitude", tensor.magnitude);
+        if (tensor.sequence < 0) {
+          json.null("sequence");
+        } else {
+          json.field("sequence", tensor.sequence);
+        }
         json.field("reason", tensor.reason);
       });
     }
@@ -181,14 +211,16 @@ bool Report::valid() const {
 void print_text(const Report& report) {
   const Options& o = report.options;
   std::printf(
-      "[%s|batch|%s] b:%d, h:%d/%d, s:%d/%d, d:%d/%d, scale:%g, bias:%s, p_drop:%g, "
+      "[%s|%s|%s] b:%d, h:%d/%d, s:%s/%s, d:%d/%d, scale:%g, bias:%s, p_drop:%g, "
       "deterministic:%d, mask:%s, sink:%d, d_sink:%d, init:%d, seed:%u\n",
-      o.prec.c_str(), layout_of(o).c_str(), o.batch, o.nhead_q, o.nhead_k, o.seqlen_q, o.seqlen_k,
-      o.hdim_q, o.hdim_v, o.scale, bias_name(o.bias_type).c_str(), o.p_drop, o.deterministic,
-      o.mask.to_string().c_str(), o.sink, o.d_sink, o.init, o.seed);
+      o.prec.c_str(), o.group_mode ? "group" : "batch", layout_of(o).c_str(), o.batch, o.nhead_q,
+      o.nhead_k, lengths_of(o.seqlen_q, o.lens_q, o.pad_q).c_str(),
+      lengths_of(o.seqlen_k, o.lens_k, o.pad_k).c_str(), o.hdim_q, o.hdim_v, o.scale,
+      bias_name(o.bias_type).c_str(), o.p_drop, o.deterministic, o.mask.to_string().c_str(), o.sink,
+      o.d_sink, o.init, o.seed);
   std::printf("device     %s%s\n", report.device.c_str(),
               report.device_reason.empty() ? "" : (" (" + report.device_reason + ")").c_str());
-  std::printf("FLOPs      %.4g, of visible pairs %.4g: b*h*pairs*(6*d + 4*d_v), 2.5 x forward\n",
+  std::printf("FLOPs      %.4g, of visible pairs %.4g: h*pairs*(6*d + 4*d_v), 2.5 x forward\n",
               report.flops, report.flops_masked);
   std::printf("bytes      workspace %zu, inputs and outputs %zu\n", report.workspace_bytes,
               report.bytes_moved);

@@ -16,7 +16,7 @@ struct Report {
   std::string device, device_reason;  // why that device; empty when it was asked for
   size_t workspace_bytes = 0;
   size_t bytes_moved = 0;
-  double flops = 0;         // 2.5 times the forward's, every query with every key
+  double flops = 0;  // 2.5 times the forward's, every query of a sequence with every key of it
   double flops_masked = 0;  // of the pairs that the mask leaves
   std::optional<Timing> timing;
   std::optional<Emulation> emulation;
