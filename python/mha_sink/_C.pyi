@@ -127,6 +127,112 @@ def mha_bwd_workspace_bytes(
 ) -> int:
     """Bytes that mha_bwd asks workspace_alloc for; allocates nothing."""
 
+# DeepSeek-V4 sparse MLA. T tokens, H heads, TOPK slots a token, head dim 512, K == V.
+
+class SparseMlaFwdCall:
+    """The arguments of one sparse MLA forward. All tensors are contiguous and on one device."""
+
+    # bfloat16 or float16: q [T, H, 512], kv [num_kv, 512], num_kv >= T, H at most 128.
+    q: Tensor | None
+    kv: Tensor | None
+    # int32 [T, TOPK], rows of kv; -1 is an empty slot. Values are checked on "cpu", and on a GPU
+    # when MHA_SINK_CHECK=1; elsewhere others than [0, num_kv) count as empty.
+    topk_indices: Tensor | None
+    # fp32 [H], natural log, already scaled; may be None.
+    attn_sink: Tensor | None
+    # uint8, sparse_mla_plan_bytes, filled by sparse_mla_plan from equal topk_indices; may be None.
+    plan: Tensor | None
+    scale: float  # 512 ** -0.5
+
+    # Outputs. Needed by sparse_mla_fwd, optional in check_sparse_mla_fwd.
+    o: Tensor | None  # like q
+    lse: Tensor | None  # fp32 [T, H], natural log, sink-inclusive
+
+    def __init__(self) -> None: ...
+
+class SparseMlaBwdCall:
+    """The arguments of one sparse MLA backward. All tensors are contiguous and on one device."""
+
+    # As in SparseMlaFwdCall; do and o like q.
+    q: Tensor | None
+    kv: Tensor | None
+    do: Tensor | None
+    o: Tensor | None
+    lse: Tensor | None  # fp32 [T, H], natural log, sink-inclusive
+    topk_indices: Tensor | None
+    attn_sink: Tensor | None
+    # fp32 [T, H], the gradient of lse; None: zero.
+    dlse: Tensor | None
+    plan: Tensor | None
+    scale: float  # 512 ** -0.5
+    # Slots that go through the temporary buffers at a time: a multiple of 32 that divides TOPK.
+    # None: all.
+    r_chunk: int | None
+
+    # Outputs. Needed by sparse_mla_bwd, optional in check_sparse_mla_bwd.
+    dq: Tensor | None  # like q
+    dkv: Tensor | None  # like kv
+    d_sink: Tensor | None  # fp32 [H], overwritten; needs attn_sink; None: not wanted
+
+    def __init__(self) -> None: ...
+
+def check_sparse_mla_fwd(call: SparseMlaFwdCall) -> None:
+    """Raises InvalidArgument or Unsupported for what sparse_mla_fwd would refuse; launches nothing.
+
+    Outputs that are None are not checked. Reads topk_indices where their values are checked.
+    """
+
+def check_sparse_mla_bwd(call: SparseMlaBwdCall) -> None:
+    """As check_sparse_mla_fwd, for sparse_mla_bwd."""
+
+def sparse_mla_fwd(
+    call: SparseMlaFwdCall,
+    workspace_alloc: Callable[[int, bool], int],
+    stream: int = 0,
+    timed: bool = False,
+) -> float:
+    """Checks, then writes o and lse. Callback, result, stream and GIL as in mha_bwd."""
+
+def sparse_mla_bwd(
+    call: SparseMlaBwdCall,
+    workspace_alloc: Callable[[int, bool], int],
+    stream: int = 0,
+    timed: bool = False,
+) -> float:
+    """Checks, then writes dq, dkv and d_sink. Callback, result, stream and GIL as in mha_bwd."""
+
+def sparse_mla_bwd_phases(
+    call: SparseMlaBwdCall,
+    workspace_alloc: Callable[[int, bool], int],
+    stream: int = 0,
+    repeats: int = 1,
+) -> list[tuple[str, list[str], float]]:
+    """sparse_mla_bwd, with the time of each phase in the order in which they run.
+
+    A phase is (name, its kernels, milliseconds: the mean of the repeats). Names: "plan" (absent
+    when the call has one), "delta", "dq", "dkv_slots", "dkv_gather", "d_sink" (absent without a
+    sink); phases of several chunks are summed. Counts of the emulator come by kernel from
+    profile_start and profile_stop.
+    """
+
+def sparse_mla_plan_bytes(tokens: int, topk: int, num_kv: int) -> int:
+    """Bytes of a plan; at least 1. Raises InvalidArgument or Unsupported for sizes without one."""
+
+def sparse_mla_plan(
+    topk_indices: Tensor, num_kv: int, plan: Tensor, stream: int = 0, timed: bool = False
+) -> float:
+    """Checks topk_indices, then fills `plan`, uint8 [sparse_mla_plan_bytes], address a multiple of
+    16: the inverted index, the slots without empty ones and their count a token. Result as in
+    mha_bwd."""
+
+def sparse_mla_fwd_workspace_bytes(tokens: int, topk: int, has_plan: bool) -> int:
+    """Bytes that sparse_mla_fwd asks workspace_alloc for; 0: it does not call it."""
+
+def sparse_mla_bwd_workspace_bytes(
+    tokens: int, heads: int, topk: int, num_kv: int, r_chunk: int | None, has_plan: bool
+) -> int:
+    """Bytes that sparse_mla_bwd asks workspace_alloc for; allocates nothing."""
+
 # Devices by torch's names: "cpu" is the emulator, "cuda:N" GPU N of the HIP runtime.
 
 class Rocm(TypedDict):
