@@ -31,7 +31,7 @@ def random_inputs(tokens=4, heads=3, num_kv=6, topk=5, dim=4):
 
 
 def by_softmax(q, kv, indices, sink):
-    """torch.softmax over all rows of kv, each weighted by how often the token sees it, and a sink."""
+    """torch.softmax over the sink and all rows of kv, weighted by how often the token sees each."""
     count = torch.zeros(len(q), len(kv), dtype=torch.float64)
     for token, row in enumerate(indices.tolist()):
         for index in row:
