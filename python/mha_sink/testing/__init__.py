@@ -19,6 +19,16 @@ from mha_sink.testing.check import (
 )
 from mha_sink.testing.gate import GateResult, Status, TensorResult, check, check_tensor
 from mha_sink.testing.inputs import LAYOUTS, GuardedTensor, Inputs, make_inputs, spread_sinks
+from mha_sink.testing.sparse_indices import uniform_indices, window_pool_indices
+from mha_sink.testing.sparse_mla import (
+    SparseCase,
+    SparseInputs,
+    check_sparse_bwd,
+    check_sparse_fwd,
+    expected_sparse_bwd,
+    make_sparse_inputs,
+    run_sparse_bwd,
+)
 
 __all__ = [
     "CASES",
@@ -31,17 +41,25 @@ __all__ = [
     "GateResult",
     "GuardedTensor",
     "Inputs",
+    "SparseCase",
+    "SparseInputs",
     "Status",
     "TensorResult",
     "case",
     "cases",
     "check",
     "check_mha_bwd",
+    "check_sparse_bwd",
+    "check_sparse_fwd",
     "check_tensor",
     "expected",
+    "expected_sparse_bwd",
     "make_inputs",
-    "packed_case",
+    "make_sparse_inputs",
     "poisoned_workspace",
     "run_guarded",
+    "run_sparse_bwd",
     "spread_sinks",
+    "uniform_indices",
+    "window_pool_indices",
 ]

@@ -240,7 +240,7 @@ def check_sparse_fwd(inputs: SparseInputs) -> GateResult:
 
 
 @contextmanager
-def _guarded(given: dict[str, Tensor | None]) -> Iterator[dict[str, Tensor | None]]:
+def _guarded(given: dict[str, Tensor | None]) -> Iterator[dict[str, Any]]:
     """Copies of the tensors between guard bands; asserts afterwards that nothing was written."""
     buffers = {name: GuardedTensor.of(name, x) for name, x in given.items() if x is not None}
     yield {name: buffers[name].view if name in buffers else None for name in given}
