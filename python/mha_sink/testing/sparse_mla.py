@@ -142,7 +142,10 @@ class SparseInputs:
 
 
 def make_sparse_inputs(
-    case: SparseCase, seed: int = 0, topk_indices: Tensor | None = None
+    case: SparseCase,
+    seed: int = 0,
+    topk_indices: Tensor | None = None,
+    sink: Tensor | None = None,
 ) -> SparseInputs:
     """Normally distributed q, kv, do of a case; the sink of each head set apart from its lse.
 
@@ -150,6 +153,7 @@ def make_sparse_inputs(
         case: the shape.
         seed: of all that is drawn.
         topk_indices: replaces those of the case.
+        sink: [H], float32, replaces that of the case.
     """
     generator = torch.Generator().manual_seed(seed)
     dtype = getattr(torch, case.dtype)
@@ -160,8 +164,7 @@ def make_sparse_inputs(
     q, do = normal(case.tokens, case.nhead), normal(case.tokens, case.nhead)
     kv = normal(case.num_kv)
     indices = case.indices(seed) if topk_indices is None else topk_indices
-    sink = None
-    if case.sink_offsets:
+    if sink is None and case.sink_offsets:
         lse = sparse_reference.mixed(q, kv, indices, scale=case.scale).lse
         sink = spread_sinks(lse.T[None].double(), case.sink_offsets)[0]
     o, lse = sparse_reference.mixed(q, kv, indices, sink, scale=case.scale)
