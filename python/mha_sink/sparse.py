@@ -104,8 +104,8 @@ def sparse_mla_fwd_dsv4(
     tensors = {"q": q, "kv": kv, "topk_indices": topk_indices, "attn_sink": attn_sink}
     _describe(function, call, tensors)
     call.scale = DEFAULT_SCALE if scale is None else scale
-    call.plan = _described_plan(function, plan, topk_indices, kv)
     _C.check_sparse_mla_fwd(call)
+    call.plan = _described_plan(function, plan, topk_indices, kv)
 
     o = torch.empty_like(q)
     lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device)
@@ -190,8 +190,8 @@ def sparse_mla_bwd_dsv4(
     _describe(function, call, tensors)
     call.scale = DEFAULT_SCALE if scale is None else scale
     call.r_chunk = R_CHUNK
-    call.plan = _described_plan(function, plan, topk_indices, kv)
     _C.check_sparse_mla_bwd(call)
+    call.plan = _described_plan(function, plan, topk_indices, kv)
 
     dq, dkv = torch.empty_like(q), torch.empty_like(kv)
     d_sink = None if attn_sink is None else torch.empty_like(attn_sink)
