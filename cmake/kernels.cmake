@@ -37,8 +37,30 @@ set(MHA_SINK_KERNELS
     mha_dq_fp16_hd256
     mha_convert_dq_bf16
     mha_convert_dq_fp16
-    mha_prepare_sequences
-    mha_reduce_d_sink)
+    mha_reduce_d_sink
+    sparse_mla_count_slots
+    sparse_mla_delta_bf16
+    sparse_mla_delta_fp16
+    sparse_mla_dkv_slots_bf16_h128
+    sparse_mla_dkv_slots_bf16_h32
+    sparse_mla_dkv_slots_bf16_h64
+    sparse_mla_dkv_slots_fp16_h128
+    sparse_mla_dkv_slots_fp16_h32
+    sparse_mla_dkv_slots_fp16_h64
+    sparse_mla_dq_bf16_h32
+    sparse_mla_dq_bf16_h64
+    sparse_mla_dq_fp16_h32
+    sparse_mla_dq_fp16_h64
+    sparse_mla_fill_entries
+    sparse_mla_fwd_bf16_h32
+    sparse_mla_fwd_bf16_h64
+    sparse_mla_fwd_fp16_h32
+    sparse_mla_fwd_fp16_h64
+    sparse_mla_gather_dkv_bf16
+    sparse_mla_gather_dkv_fp16
+    sparse_mla_reduce_d_sink
+    sparse_mla_scan_rows
+    sparse_mla_scan_segments)
 
 # Compiles the list and adds a source to `target` that defines mha_sink::embedded_kernels().
 function(mha_sink_embed_kernels target)

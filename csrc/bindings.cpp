@@ -7,6 +7,7 @@
 
 #include "bindings_device.h"
 #include "bindings_emulator.h"
+#include "bindings_sparse_mla.h"
 #include "host/build_info.h"
 #include "host/checks.h"
 #include "host/device_name.h"
@@ -141,6 +142,7 @@ PYBIND11_MODULE(_C, module) {
       py::arg("call"), py::arg("cu_seqlens_q"), py::arg("cu_seqlens_k"),
       py::arg("cu_seqlens_q_padded") = py::none(), py::arg("cu_seqlens_k_padded") = py::none());
   module.def("build_info", &build_info_dict);
+  bind_sparse_mla(module);
   bind_device(module);
   bind_emulator(module, error);
 }

@@ -60,7 +60,8 @@ py::list embedded_kernel_infos() {
 }
 
 py::dict instruction_mix(uint64_t wave_instructions,
-                         const std::map<std::string, uint64_t>& by_class) {
+                         const std::map<std::string, uint64_t>& by_class,
+                         const std::map<std::string, uint64_t>& by_mnemonic) {
   py::dict classes;
   for (size_t i = 0; i < static_cast<size_t>(InstructionClass::count); ++i) {
     const std::string name(emulator::to_string(static_cast<InstructionClass>(i)));
@@ -70,16 +71,19 @@ py::dict instruction_mix(uint64_t wave_instructions,
   py::dict mix;
   mix["wave_instructions"] = wave_instructions;
   mix["classes"] = classes;
+  mix["mnemonics"] = py::cast(by_mnemonic);
   return mix;
 }
 
 py::dict instruction_mix(const Kernel& kernel, const emulator::Profile& profile) {
-  std::map<std::string, uint64_t> by_class;
+  std::map<std::string, uint64_t> by_class, by_mnemonic;
   for (size_t i = 0; i < profile.executions.size(); ++i) {
-    by_class[std::string(emulator::to_string(emulator::classify(kernel.program[i].op)))] +=
-        profile.executions[i];
+    if (profile.executions[i] == 0) continue;
+    const emulator::Op op = kernel.program[i].op;
+    by_class[std::string(emulator::to_string(emulator::classify(op)))] += profile.executions[i];
+    by_mnemonic[std::string(emulator::mnemonic(op))] += profile.executions[i];
   }
-  return instruction_mix(profile.wave_instructions, by_class);
+  return instruction_mix(profile.wave_instructions, by_class, by_mnemonic);
 }
 
 // The session that Python started; the GIL guards it.
@@ -98,7 +102,8 @@ py::dict profile_stop() {
   if (!session) throw Error("profile_stop: no profile was started");
   py::dict mixes;
   for (const auto& [name, profile] : session->kernels()) {
-    mixes[py::str(name)] = instruction_mix(profile.wave_instructions, profile.by_class);
+    mixes[py::str(name)] =
+        instruction_mix(profile.wave_instructions, profile.by_class, profile.by_mnemonic);
   }
   return mixes;
 }

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 import mha_sink
-from mha_sink import sparse_reference
+from mha_sink import _C, _tensors, sparse_reference
 from mha_sink.testing import (
     SparseCase,
     SparseInputs,
@@ -296,6 +296,37 @@ class TestPlan:
         other = dataclasses.replace(SMALL, nhead=40, dtype="float16")
         inputs = make_sparse_inputs(other, topk_indices=SMALL.indices())
         assert same(backward(inputs, plan=plan), backward(inputs))
+
+
+class TestWorkspace:
+    @pytest.mark.parametrize("shape", [SMALL, CHUNKED, dataclasses.replace(SMALL, topk=33)])
+    @pytest.mark.parametrize("with_plan", [False, True])
+    def test_its_size_is_known_in_advance(self, shape, with_plan, monkeypatch):
+        inputs = make_sparse_inputs(shape)
+        tokens, topk = inputs.topk_indices.shape
+        num_kv = inputs.kv.shape[0]
+        plan = mha_sink.sparse_mla_plan(inputs.topk_indices, num_kv) if with_plan else None
+        asked = []
+        monkeypatch.setattr(_tensors, "workspace_fill", lambda block: asked.append(len(block)))
+        arguments = (inputs.q, inputs.kv, inputs.do, inputs.o, inputs.lse, inputs.topk_indices)
+        mha_sink.sparse_mla_bwd_dsv4(*arguments, inputs.sink, None, shape.r_chunk, plan=plan)
+        assert asked == [
+            _C.sparse_mla_bwd_workspace_bytes(
+                tokens, shape.nhead, topk, num_kv, shape.r_chunk, with_plan
+            )
+        ]
+        asked.clear()
+        mha_sink.sparse_mla_fwd_dsv4(inputs.q, inputs.kv, inputs.topk_indices, plan=plan)
+        size = _C.sparse_mla_fwd_workspace_bytes(tokens, topk, with_plan)
+        assert asked == [size] * (size > 0)
+
+    def test_chunks_shrink_it(self):
+        def size(r_chunk):
+            return _C.sparse_mla_bwd_workspace_bytes(4096, 128, 1024, 5120, r_chunk, True)
+
+        slot = 4096 * (512 + 2 * 128) * 2  # its dkv, and P and dS of each head, in 16 bits
+        assert size(None) - size(512) >= 500 * slot
+        assert size(512) - size(128) >= 380 * slot
 
 
 class TestRepeatability:

@@ -315,10 +315,12 @@ def kernel_binary(name: str) -> bytes:
 
 class InstructionMix(TypedDict):
     """Instructions executed, counted once a wave; `classes` splits them by the names
-    mfma, accvgpr, valu, trans, lds, vmem, atomic, smem, salu, branch, wait, barrier, nop."""
+    mfma, accvgpr, valu, trans, lds, vmem, atomic, smem, salu, branch, wait, barrier, nop;
+    `mnemonics` by the assembler's, those that were executed."""
 
     wave_instructions: int
     classes: dict[str, int]
+    mnemonics: dict[str, int]
 
 def profile_start() -> None:
     """From now on every emulated launch is counted, per kernel; forgets earlier counts."""

@@ -78,6 +78,16 @@ struct StagedTile {
 
   u32x4 chunk[kPerThread];
 
+  // Whole rows from byte `offset` of a buffer on.
+  MHA_SINK_DEVICE void load_at(Buffer buffer, uint32_t offset, int row_bytes) {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const uint32_t index = thread_id() + i * kThreads;
+      const uint32_t row = index / kRowChunks, c = index % kRowChunks;
+      chunk[i] = buffer_load_16_bytes(buffer, offset + row * row_bytes + c * 16);
+    }
+  }
+
   // Columns from `columns` on, a multiple of 8, become 0.
   MHA_SINK_DEVICE void load(Buffer rows, int row_bytes, int columns) {
 #pragma unroll

@@ -1,0 +1,29 @@
+// Products whose A stays in accumulation registers, which leaves the vector registers to what VALU
+// instructions use. ResidentOperand of arch/mfma.h is the same for B.
+#pragma once
+
+#include "hip/arch/mfma.h"
+
+namespace mha_sink::arch {
+
+// The rules of arch/mfma.h hold. `a` is resident.
+template <Dtype kDtype>
+MHA_SINK_DEVICE void start_with_resident_rows(VectorAccumulator<kDtype>& sum, Operand a,
+                                              Operand b) {
+  if constexpr (kDtype == Dtype::bf16) {
+    asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(sum.c) : "a"(a), "v"(b));
+  } else {
+    asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, 0" : "=&v"(sum.c) : "a"(a), "v"(b));
+  }
+}
+
+template <Dtype kDtype>
+MHA_SINK_DEVICE void add_with_resident_rows(VectorAccumulator<kDtype>& sum, Operand a, Operand b) {
+  if constexpr (kDtype == Dtype::bf16) {
+    asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+v"(sum.c) : "a"(a), "v"(b));
+  } else {
+    asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, %0" : "+v"(sum.c) : "a"(a), "v"(b));
+  }
+}
+
+}  // namespace mha_sink::arch

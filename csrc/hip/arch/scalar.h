@@ -1,0 +1,31 @@
+// Lane masks and values that are the same in all lanes of a wave.
+#pragma once
+
+#include "hip/arch/types.h"
+
+namespace mha_sink::arch {
+
+// Bit l: the value in lane l; 0 in lanes that EXEC turns off.
+MHA_SINK_DEVICE uint64_t ballot(bool value) { return __builtin_amdgcn_ballot_w64(value); }
+
+// v_mbcnt: set bits of the mask below the lane's own.
+MHA_SINK_DEVICE uint32_t lanes_before(uint64_t mask) {
+  const uint32_t low = __builtin_amdgcn_mbcnt_lo(static_cast<uint32_t>(mask), 0);
+  return __builtin_amdgcn_mbcnt_hi(static_cast<uint32_t>(mask >> 32), low);
+}
+
+// v_readlane_b32: the value of a lane whose number is the same in all lanes.
+MHA_SINK_DEVICE int read_lane(int value, int lane) {
+  return __builtin_amdgcn_readlane(value, lane);
+}
+
+// Tells the compiler that a value is the same in all lanes.
+MHA_SINK_DEVICE int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
+
+// global_atomic_add without return, device scope. Sums of integers do not depend on the order.
+MHA_SINK_DEVICE void atomic_increment(uint32_t* address) {
+  __hip_atomic_fetch_add((__attribute__((address_space(1))) uint32_t*)address, 1u, __ATOMIC_RELAXED,
+                         __HIP_MEMORY_SCOPE_AGENT);
+}
+
+}  // namespace mha_sink::arch

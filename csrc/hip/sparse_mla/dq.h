@@ -1,0 +1,218 @@
+// S, P, dP, dS and dQ of sparse MLA: a workgroup takes one token and up to 64 heads and walks over
+// the token's slots. See docs/kernels/sparse_mla.md.
+#pragma once
+
+#include "hip/arch/math.h"
+#include "hip/arch/mfma.h"
+#include "hip/arch/sync.h"
+#include "hip/sparse_mla/gathered_tile.h"
+#include "hip/tile/exchange_tile.h"
+#include "hip/tile/packed_columns.h"
+
+namespace mha_sink::sparse_mla {
+
+// kHeadBlocks_ blocks of 32 heads a workgroup, 1 or 2.
+template <Dtype kDtype_, int kHeadBlocks_>
+struct DqConfig {
+  static constexpr Dtype kDtype = kDtype_;
+  static constexpr int kHeadBlocks = kHeadBlocks_;
+  static constexpr int kWaves = 4, kThreads = kWaves * kWaveSize;
+  static constexpr int kHeads = kHeadBlocks * kBlockHeads;
+
+  // A wave computes S and dP of one head block and one of these slot blocks, then dQ of its head
+  // block, one part of D and all slot blocks.
+  static constexpr int kSlotBlocks = kWaves / kHeadBlocks;
+  static constexpr int kSlots = kSlotBlocks * kBlockSlots;
+  static constexpr int kWaveDimBlocks = kHeadDim / 32 / kSlotBlocks;
+
+  // Where the tile of slots leaves no room for dO in LDS, it is in registers; the next tile, which
+  // would not fit beside it, is then loaded late.
+  static constexpr bool kGradientInLds = kHeadBlocks > 1;
+  static constexpr bool kPrefetch = kGradientInLds;
+
+  struct LdsPlan {
+    LdsTile<kSlots, kHeadDim> kv;
+    LdsTile<kGradientInLds ? kHeads : 0, kHeadDim> dout;
+    u32x4 ds[kHeadBlocks][kSlotBlocks][2][kWaveSize];
+  };
+  static_assert(sizeof(LdsPlan) <= 160 * 1024);
+};
+
+template <class Config>
+struct Dq {
+  static constexpr Dtype kDtype = Config::kDtype;
+  static constexpr int kSteps = kHeadDim / 16;
+  using Product = VectorAccumulator<kDtype>;
+
+  const DqParams& p;
+  typename Config::LdsPlan& lds;
+  const uint32_t lane = lane_id();
+  const int token = workgroup_id_x();
+  const int head_block = wave_id() % Config::kHeadBlocks;
+  const int slot_block = wave_id() / Config::kHeadBlocks;
+  const int head0 = workgroup_id_y() * Config::kHeads + head_block * kBlockHeads;
+
+  ResidentOperand q[kSteps];
+  Operand dout[Config::kGradientInLds ? 1 : kSteps];
+  float row_lse, row_delta;
+  GatheredTile<Config::kSlots> next;
+
+  // dQ transposed: rows are D, columns are heads.
+  ResidentAccumulator<kDtype> dq[Config::kWaveDimBlocks];
+
+  MHA_SINK_DEVICE Dq(const DqParams& params, typename Config::LdsPlan& plan)
+      : p(params), lds(plan) {}
+
+  MHA_SINK_DEVICE Operand gradient_operand(int step) {
+    if constexpr (Config::kGradientInLds) {
+      return lds.dout.load_rows(lane, head_block * kBlockHeads, step);
+    } else {
+      return dout[step];
+    }
+  }
+
+  // P and dS of the wave's block of slots (rows) times heads (columns). `slots` of them exist.
+  MHA_SINK_DEVICE void scores(int slots, PackedBlock& p_block, PackedBlock& ds_block) {
+    Product s_product, dp_product;
+    // One read of kv feeds both products.
+    Operand kv = lds.kv.load_rows(lane, slot_block * kBlockSlots, 0);
+    s_product.start(kv, q[0]);
+    dp_product.start(kv, gradient_operand(0));
+#pragma unroll
+    for (int step = 1; step < kSteps; ++step) {
+      kv = lds.kv.load_rows(lane, slot_block * kBlockSlots, step);
+      s_product.add(kv, q[step]);
+      dp_product.add(kv, gradient_operand(step));
+    }
+    f32x16 s = s_product.ready(), dp = dp_product.ready();
+    s = __builtin_elementwise_fma(s, f32x16(p.scale * kLog2E), f32x16(row_lse));
+#pragma unroll
+    for (int r = 0; r < 16; ++r) s[r] = exp2(s[r]);
+    if (slots < kBlockSlots) {
+#pragma unroll
+      for (int r = 0; r < 16; ++r) s[r] = is_slot(lane, r, slots) ? s[r] : 0.0f;
+    }
+    dp = s * __builtin_elementwise_fma(dp, f32x16(p.scale), f32x16(-row_delta));
+#pragma unroll
+    for (int w = 0; w < 8; ++w) {
+      p_block.word[w] = pack<kDtype>(s[2 * w], s[2 * w + 1]);
+      ds_block.word[w] = pack<kDtype>(dp[2 * w], dp[2 * w + 1]);
+    }
+  }
+
+  MHA_SINK_DEVICE void store_block(void* blocks, int slot_block_of_chunk,
+                                   const PackedBlock& block) {
+    const int64_t chunk_blocks = (p.chunk.slots + kBlockSlots - 1) / kBlockSlots;
+    const int64_t index =
+        (token * chunk_blocks + slot_block_of_chunk) * (p.heads_padded / kBlockHeads) +
+        head0 / kBlockHeads;
+    u32x4* base = static_cast<u32x4*>(blocks) + index * 2 * kWaveSize;
+#pragma unroll
+    for (int s = 0; s < 2; ++s) base[s * kWaveSize + lane] = block.operand(s);
+  }
+
+  // dq += dS kv over all slots of the tile.
+  MHA_SINK_DEVICE void accumulate() {
+#pragma unroll
+    for (int step = 0; step < Config::kSlotBlocks * 2; ++step) {
+      const Operand ds =
+          lds_read<Operand>(lds_bytes(&lds.ds[head_block][step / 2][step % 2][lane]));
+#pragma unroll
+      for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
+        const int block = slot_block * Config::kWaveDimBlocks + i;
+        dq[i].add(lds.kv.load_columns(lane, step * 16, block), ds);
+      }
+    }
+  }
+
+  MHA_SINK_DEVICE void store_dq() {
+    const Buffer out = token_buffer(p.dq, token, p.heads);
+    const uint32_t head = head0 + lane % 32;
+    float* acc = p.dq_acc ? p.dq_acc + (int64_t{token} * p.heads + head) * kHeadDim : nullptr;
+#pragma unroll
+    for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
+      f32x16 block = dq[i].ready();
+      const uint32_t dim0 = (slot_block * Config::kWaveDimBlocks + i) * 32;
+      if (acc && head < static_cast<uint32_t>(p.heads)) {
+#pragma unroll
+        for (int g = 0; g < 4; ++g) {
+          f32x4& sum = *reinterpret_cast<f32x4*>(acc + dim0 + 8 * g + 4 * (lane / 32));
+          f32x4 part = {block[4 * g], block[4 * g + 1], block[4 * g + 2], block[4 * g + 3]};
+          if (!p.chunk.first) part += sum;
+          if (!p.chunk.last) sum = part;
+#pragma unroll
+          for (int r = 0; r < 4; ++r) block[4 * g + r] = part[r];
+        }
+      }
+      if (!p.chunk.last) continue;
+      const PackedColumns packed = pack_columns<kDtype>(block);
+#pragma unroll
+      for (int g = 0; g < 2; ++g) {
+        const uint32_t dim = dim0 + PackedColumns::row(lane, g);
+        buffer_store_16_bytes(out, head * kRowBytes + dim * 2, packed.chunk[g]);
+      }
+    }
+  }
+
+  MHA_SINK_DEVICE void run() {
+    const int count = scalar_load(p.slots.count + token);
+    const int end = min(count, p.chunk.slot0 + p.chunk.slots);
+    const int32_t* list = p.slots.index + int64_t{token} * p.slots.topk_padded;
+#pragma unroll
+    for (auto& block : dq) block.clear();
+    if (p.chunk.slot0 < end) {
+      next.load_indices(list, p.chunk.slot0, count);
+      next.copy(p.kv, lds.kv);
+      next.load_indices(list, p.chunk.slot0 + Config::kSlots, count);
+      const Buffer q_rows = token_buffer(p.q, token, p.heads);
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) q[i].value = load_head_operand(q_rows, lane, head0, i);
+      const Buffer gradient = token_buffer(p.dout, token, p.heads);
+      if constexpr (Config::kGradientInLds) {
+        load_heads<Config::kHeads, Config::kThreads>(gradient, workgroup_id_y() * Config::kHeads,
+                                                     lds.dout);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kSteps; ++i) dout[i] = load_head_operand(gradient, lane, head0, i);
+      }
+      const int64_t row = int64_t{token} * p.heads_padded + head0 + lane % 32;
+      row_lse = p.row_lse[row];
+      row_delta = p.row_delta[row];
+      workgroup_barrier();
+      for (int slot0 = p.chunk.slot0; slot0 < end; slot0 += Config::kSlots) {
+        step(list, slot0, end, count);
+      }
+    }
+    store_dq();
+  }
+
+  MHA_SINK_DEVICE void step(const int32_t* list, int slot0, int end, int count) {
+    PackedBlock p_block, ds_block;
+    const int block0 = slot0 + slot_block * kBlockSlots;
+    scores(end - block0, p_block, ds_block);
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      lds_write(lds_bytes(&lds.ds[head_block][slot_block][s][lane]), ds_block.operand(s));
+    }
+    workgroup_barrier();
+    const bool more = slot0 + Config::kSlots < end;
+    if constexpr (Config::kPrefetch) next.load_rows(p.kv);
+    if (block0 < end) {
+      const int chunk_block = (block0 - p.chunk.slot0) / kBlockSlots;
+      store_block(p.p, chunk_block, p_block);
+      store_block(p.ds, chunk_block, ds_block);
+    }
+    accumulate();
+    if (!more) return;
+    workgroup_barrier();
+    if constexpr (Config::kPrefetch) {
+      next.store(lds.kv);
+    } else {
+      next.copy(p.kv, lds.kv);
+    }
+    next.load_indices(list, slot0 + 2 * Config::kSlots, count);
+    workgroup_barrier();
+  }
+};
+
+}  // namespace mha_sink::sparse_mla

@@ -1,0 +1,101 @@
+// Rows of q, o and do of one token, and rows of kv that a token selects.
+#pragma once
+
+#include "hip/arch/buffer.h"
+#include "hip/arch/scalar.h"
+#include "hip/arch/types.h"
+#include "hip/sparse_mla/params.h"
+#include "hip/tile/lds_tile.h"
+
+namespace mha_sink::sparse_mla {
+
+using namespace tile;
+
+// All heads of a token as a buffer: heads past H read as 0 and are not written.
+MHA_SINK_DEVICE Buffer token_buffer(const void* tensor, int token, int heads) {
+  const char* base = static_cast<const char*>(tensor) + int64_t{token} * heads * kRowBytes;
+  return make_buffer(base, static_cast<uint32_t>(heads * kRowBytes));
+}
+
+// MFMA operand of 32 heads and columns 16 * step..+15 of D, from memory: lane l holds head head0 +
+// l % 32.
+MHA_SINK_DEVICE Operand load_head_operand(Buffer token, uint32_t lane, int head0, int step) {
+  return buffer_load_16_bytes(token, (head0 + lane % 32) * kRowBytes + lane / 32 * 16 + step * 32);
+}
+
+// Heads head0..head0+kHeads-1 to LDS, in parts that bound the registers in flight.
+template <int kHeads, int kThreads>
+MHA_SINK_DEVICE void load_heads(Buffer token, int head0, LdsTile<kHeads, kHeadDim>& tile) {
+#pragma unroll 1
+  for (int part0 = 0; part0 < kHeads; part0 += 32) {
+    StagedTile<32, kHeadDim, kThreads> part;
+    part.load_at(token, (head0 + part0) * kRowBytes, kRowBytes);
+    part.store(tile, part0);
+  }
+}
+
+using i32x8 = int32_t __attribute__((ext_vector_type(8)));
+
+// kRows selected rows of kv on their way from memory to LDS. A wave takes kRows / 4 adjacent slots,
+// one row of 64 chunks an instruction, so that a row's address is scalar; the slots' indices are
+// loaded one tile ahead of their rows.
+template <int kRows>
+struct GatheredTile {
+  static constexpr int kWaveRows = kRows / 4;
+  static constexpr int kGroups = kWaveRows / 8;
+  static_assert(kGroups * 8 == kWaveRows);
+
+  i32x8 index[kGroups];
+  u32x4 chunk[kWaveRows];
+
+  // Of the slots from slot0 on. Slots past the last valid one repeat valid rows.
+  MHA_SINK_DEVICE void load_indices(const int32_t* list, int slot0, int count) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      const int group0 = min(slot0 + wave_id() * kWaveRows + g * 8, (count - 1) / 8 * 8);
+      index[g] = scalar_load(reinterpret_cast<const i32x8*>(list + group0));
+    }
+  }
+
+  MHA_SINK_DEVICE void load_rows(const void* kv) { load_part<0, kWaveRows>(kv); }
+  MHA_SINK_DEVICE void store(LdsTile<kRows, kHeadDim>& tile) { store_part<0, kWaveRows>(tile); }
+
+  // Both, 16 rows at a time: fewer registers, but the latency of memory shows.
+  template <int i0 = 0>
+  MHA_SINK_DEVICE void copy(const void* kv, LdsTile<kRows, kHeadDim>& tile) {
+    constexpr int kPart = kWaveRows < 16 ? kWaveRows : 16;
+    load_part<i0, kPart>(kv);
+    store_part<i0, kPart>(tile);
+    __builtin_amdgcn_sched_barrier(0);
+    if constexpr (i0 + kPart < kWaveRows) copy<i0 + kPart>(kv, tile);
+  }
+
+ private:
+  template <int i0, int n>
+  MHA_SINK_DEVICE void load_part(const void* kv) {
+#pragma unroll
+    for (int i = i0; i < i0 + n; ++i) {
+      const uint64_t row = static_cast<uint32_t>(index[i / 8][i % 8]);
+      const char* base = static_cast<const char*>(kv) + row * kRowBytes;
+      chunk[i] = *reinterpret_cast<const u32x4*>(base + lane_id() * 16);
+    }
+  }
+
+  template <int i0, int n>
+  MHA_SINK_DEVICE void store_part(LdsTile<kRows, kHeadDim>& tile) {
+#pragma unroll
+    for (int i = i0; i < i0 + n; ++i) {
+      const uint32_t row = wave_id() * kWaveRows + i;
+      lds_write(lds_bytes(tile.bytes) + LdsTile<kRows, kHeadDim>::offset(row, 0, lane_id()),
+                chunk[i]);
+    }
+  }
+};
+
+// Of a 32 x 32 block of slots (rows) times heads (columns): whether register r holds a slot below
+// `slots`, counted from the block's first.
+MHA_SINK_DEVICE bool is_slot(uint32_t lane, int r, int slots) {
+  return static_cast<int>(8 * (r / 4) + r % 4) < slots - static_cast<int>(4 * (lane / 32));
+}
+
+}  // namespace mha_sink::sparse_mla
