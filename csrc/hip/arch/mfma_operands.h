@@ -26,4 +26,16 @@ MHA_SINK_DEVICE void add_with_resident_rows(VectorAccumulator<kDtype>& sum, Oper
   }
 }
 
+// An element of a ResidentAccumulator after ready(), times a factor: it stays in its register.
+MHA_SINK_DEVICE float multiply_resident(float element, float factor) {
+  float moved;
+  asm volatile(
+      "v_accvgpr_read_b32 %1, %0\n\t"
+      "v_mul_f32 %1, %1, %2\n\t"
+      "v_accvgpr_write_b32 %0, %1"
+      : "+a"(element), "=&v"(moved)
+      : "v"(factor));
+  return element;
+}
+
 }  // namespace mha_sink::arch

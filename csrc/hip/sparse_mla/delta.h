@@ -41,7 +41,7 @@ struct Delta {
       const int64_t row = int64_t{token} * p.heads + head;
       const float lse = head_exists ? p.lse[row] : -__builtin_inff();
       const float delta = head_exists && p.dlse ? sum - p.dlse[row] : sum;
-      const bool sees_slots = lse != -__builtin_inff();
+      const bool sees_slots = __builtin_fabsf(lse) != __builtin_inff();
       const int64_t padded_row = int64_t{token} * p.heads_padded + head;
       p.row_lse[padded_row] = sees_slots ? -lse * kLog2E : -__builtin_inff();
       p.row_delta[padded_row] = sees_slots ? delta * p.scale : 0.0f;

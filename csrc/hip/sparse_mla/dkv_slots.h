@@ -7,6 +7,7 @@
 #include "hip/sparse_mla/gathered_tile.h"
 #include "hip/tile/exchange_tile.h"
 #include "hip/tile/packed_columns.h"
+#include "hip/tile/pipeline.h"
 
 namespace mha_sink::sparse_mla {
 
@@ -110,22 +111,27 @@ struct DkvSlots {
 
   MHA_SINK_DEVICE void products(typename Config::ScoreTiles& tiles, Buffer interm, int slots) {
     VectorAccumulator<kDtype> sum[Config::kWaveDimBlocks];
+    struct Operands {
+      Operand ds, p;
+    };
+    pipelined<kSteps, 2>(
+        [&](int step) {
+          return Operands{tiles.ds.load(lane, 16 * step), tiles.p.load(lane, 16 * step)};
+        },
+        [&](int step, const Operands& operands) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const Operand ds = tiles.ds.load(lane, 16 * step), score = tiles.p.load(lane, 16 * step);
+          for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
+            if (step == 0) {
+              start_with_resident_rows(sum[i], q[i][step], operands.ds);
+            } else {
+              add_with_resident_rows(sum[i], q[i][step], operands.ds);
+            }
+          }
 #pragma unroll
-      for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-        if (step == 0) {
-          start_with_resident_rows(sum[i], q[i][step], ds);
-        } else {
-          add_with_resident_rows(sum[i], q[i][step], ds);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-        add_with_resident_rows(sum[i], dout[i][step], score);
-      }
-    }
+          for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
+            add_with_resident_rows(sum[i], dout[i][step], operands.p);
+          }
+        });
     const uint32_t slot = lane % 32;
 #pragma unroll
     for (int i = 0; i < Config::kWaveDimBlocks; ++i) {

@@ -8,6 +8,7 @@
 #include "hip/sparse_mla/gathered_tile.h"
 #include "hip/tile/exchange_tile.h"
 #include "hip/tile/packed_columns.h"
+#include "hip/tile/pipeline.h"
 
 namespace mha_sink::sparse_mla {
 
@@ -46,14 +47,17 @@ struct Dq {
 
   const DqParams& p;
   typename Config::LdsPlan& lds;
-  const uint32_t lane = lane_id();
+  uint32_t lane = lane_id();
   const int token = workgroup_id_x();
   const int head_block = wave_id() % Config::kHeadBlocks;
   const int slot_block = wave_id() / Config::kHeadBlocks;
   const int head0 = workgroup_id_y() * Config::kHeads + head_block * kBlockHeads;
 
   ResidentOperand q[kSteps];
-  Operand dout[Config::kGradientInLds ? 1 : kSteps];
+  // dO, unless it is in LDS: as much in accumulation registers as they have room for.
+  static constexpr int kResidentSteps = Config::kGradientInLds ? 0 : kSteps / 2;
+  ResidentOperand resident_dout[Config::kGradientInLds ? 1 : kResidentSteps];
+  Operand dout[Config::kGradientInLds ? 1 : kSteps - kResidentSteps];
   float row_lse, row_delta;
   GatheredTile<Config::kSlots> next;
 
@@ -63,27 +67,32 @@ struct Dq {
   MHA_SINK_DEVICE Dq(const DqParams& params, typename Config::LdsPlan& plan)
       : p(params), lds(plan) {}
 
-  MHA_SINK_DEVICE Operand gradient_operand(int step) {
-    if constexpr (Config::kGradientInLds) {
-      return lds.dout.load_rows(lane, head_block * kBlockHeads, step);
-    } else {
-      return dout[step];
-    }
-  }
-
   // P and dS of the wave's block of slots (rows) times heads (columns). `slots` of them exist.
   MHA_SINK_DEVICE void scores(int slots, PackedBlock& p_block, PackedBlock& ds_block) {
     Product s_product, dp_product;
-    // One read of kv feeds both products.
-    Operand kv = lds.kv.load_rows(lane, slot_block * kBlockSlots, 0);
-    s_product.start(kv, q[0]);
-    dp_product.start(kv, gradient_operand(0));
-#pragma unroll
-    for (int step = 1; step < kSteps; ++step) {
-      kv = lds.kv.load_rows(lane, slot_block * kBlockSlots, step);
-      s_product.add(kv, q[step]);
-      dp_product.add(kv, gradient_operand(step));
-    }
+    struct Operands {
+      Operand kv, dout;
+    };
+    pipelined<kSteps, 4>(
+        [&](int step) {
+          Operands operands;
+          operands.kv = lds.kv.load_rows(lane, slot_block * kBlockSlots, step);
+          if constexpr (Config::kGradientInLds) {
+            operands.dout = lds.dout.load_rows(lane, head_block * kBlockHeads, step);
+          }
+          return operands;
+        },
+        [&](int step, const Operands& operands) {
+          // One read of kv feeds both products.
+          add_or_start(s_product, step, operands.kv, q[step]);
+          if constexpr (Config::kGradientInLds) {
+            add_or_start(dp_product, step, operands.kv, operands.dout);
+          } else if (step < kResidentSteps) {
+            add_or_start(dp_product, step, operands.kv, resident_dout[step]);
+          } else {
+            dp_product.add(operands.kv, dout[step - kResidentSteps]);
+          }
+        });
     f32x16 s = s_product.ready(), dp = dp_product.ready();
     s = __builtin_elementwise_fma(s, f32x16(p.scale * kLog2E), f32x16(row_lse));
 #pragma unroll
@@ -113,16 +122,17 @@ struct Dq {
 
   // dq += dS kv over all slots of the tile.
   MHA_SINK_DEVICE void accumulate() {
+    constexpr int kBlocks = Config::kWaveDimBlocks, kSlotSteps = Config::kSlotBlocks * 2;
+    Operand ds[kSlotSteps];
 #pragma unroll
-    for (int step = 0; step < Config::kSlotBlocks * 2; ++step) {
-      const Operand ds =
-          lds_read<Operand>(lds_bytes(&lds.ds[head_block][step / 2][step % 2][lane]));
-#pragma unroll
-      for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-        const int block = slot_block * Config::kWaveDimBlocks + i;
-        dq[i].add(lds.kv.load_columns(lane, step * 16, block), ds);
-      }
+    for (int step = 0; step < kSlotSteps; ++step) {
+      ds[step] = lds_read<Operand>(lds_bytes(&lds.ds[head_block][step / 2][step % 2][lane]));
     }
+    pipelined<kSlotSteps * kBlocks, 6>(
+        [&](int i) {
+          return lds.kv.load_columns(lane, i / kBlocks * 16, slot_block * kBlocks + i % kBlocks);
+        },
+        [&](int i, const Operand& kv) { dq[i % kBlocks].add(kv, ds[i / kBlocks]); });
   }
 
   MHA_SINK_DEVICE void store_dq() {
@@ -173,7 +183,14 @@ struct Dq {
                                                      lds.dout);
       } else {
 #pragma unroll
-        for (int i = 0; i < kSteps; ++i) dout[i] = load_head_operand(gradient, lane, head0, i);
+        for (int i = 0; i < kSteps; ++i) {
+          const Operand operand = load_head_operand(gradient, lane, head0, i);
+          if (i < kResidentSteps) {
+            resident_dout[i].value = operand;
+          } else {
+            dout[i - kResidentSteps] = operand;
+          }
+        }
       }
       const int64_t row = int64_t{token} * p.heads_padded + head0 + lane % 32;
       row_lse = p.row_lse[row];
@@ -187,6 +204,8 @@ struct Dq {
   }
 
   MHA_SINK_DEVICE void step(const int32_t* list, int slot0, int end, int count) {
+    // Without room for the offsets of a step, they are computed in each.
+    if constexpr (!Config::kPrefetch) opaque(lane);
     PackedBlock p_block, ds_block;
     const int block0 = slot0 + slot_block * kBlockSlots;
     scores(end - block0, p_block, ds_block);
@@ -206,7 +225,7 @@ struct Dq {
     if (!more) return;
     workgroup_barrier();
     if constexpr (Config::kPrefetch) {
-      next.store(lds.kv);
+      next.store(lane, lds.kv);
     } else {
       next.copy(p.kv, lds.kv);
     }

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "hip/arch/math.h"
-#include "hip/arch/mfma.h"
+#include "hip/arch/mfma_operands.h"
 #include "hip/arch/sync.h"
 #include "hip/sparse_mla/gathered_tile.h"
 #include "hip/tile/exchange_tile.h"
 #include "hip/tile/packed_columns.h"
+#include "hip/tile/pipeline.h"
 
 namespace mha_sink::sparse_mla {
 
@@ -48,10 +49,11 @@ struct Fwd {
   ResidentOperand q[kSteps];
   GatheredTile<Config::kSlots> next;
 
-  // o transposed: rows are D, columns are heads. Of a lane's head: the maximum of all scaled scores
-  // so far, times log2(e), and the lane's part of the sum of exp2(score - maximum).
-  VectorAccumulator<kDtype> o[Config::kWaveDimBlocks];
-  float maximum = -__builtin_inff(), sum = 0.0f;
+  // o transposed: rows are D, columns are heads. Of a lane's head: what its scores, scaled and
+  // times log2(e), are taken relative to, -inf before the first, and the lane's part of the sum of
+  // exp2(score - base).
+  ResidentAccumulator<kDtype> o[Config::kWaveDimBlocks];
+  float base = -__builtin_inff(), sum = 0.0f;
 
   MHA_SINK_DEVICE Fwd(const FwdParams& params, typename Config::LdsPlan& plan)
       : p(params), lds(plan) {}
@@ -59,11 +61,9 @@ struct Fwd {
   // Scaled scores of the wave's block of slots (rows) times heads (columns); -inf past `slots`.
   MHA_SINK_DEVICE f32x16 scores(int slots) {
     VectorAccumulator<kDtype> product;
-    product.start(lds.kv.load_rows(lane, slot_block * kBlockSlots, 0), q[0]);
-#pragma unroll
-    for (int step = 1; step < kSteps; ++step) {
-      product.add(lds.kv.load_rows(lane, slot_block * kBlockSlots, step), q[step]);
-    }
+    pipelined<kSteps, 6>(
+        [&](int step) { return lds.kv.load_rows(lane, slot_block * kBlockSlots, step); },
+        [&](int step, const Operand& kv) { add_or_start(product, step, kv, q[step]); });
     f32x16 s = product.ready() * (p.scale * kLog2E);
     if (slots < kBlockSlots) {
 #pragma unroll
@@ -87,23 +87,38 @@ struct Fwd {
     return value;
   }
 
+  // Scores may exceed the base by this much, a factor of 256, before the base follows: o, in
+  // accumulation registers, is rescaled a few times a row at most.
+  static constexpr float kMaxExcess = 8.0f;
+
   MHA_SINK_DEVICE void rescale(float factor) {
 #pragma unroll
-    for (auto& block : o) block.c = block.ready() * factor;
+    for (auto& block : o) {
+      block.c = block.ready();
+#pragma unroll
+      for (int r = 0; r < 16; ++r) block.c[r] = multiply_resident(block.c[r], factor);
+    }
   }
 
   MHA_SINK_DEVICE void step(const int32_t* list, int slot0, int count) {
     f32x16 s = scores(count - slot0 - slot_block * kBlockSlots);
-    const float new_maximum = __builtin_fmaxf(maximum, tile_maximum(s));
-    // A tile of -inf alone must not give inf - inf.
-    const float base = new_maximum == -__builtin_inff() ? 0.0f : new_maximum;
-    const float factor = exp2(maximum - base);
-    maximum = new_maximum;
-    sum *= factor;
+    // Of all scores in the tile: the waves of a head move its base together.
+    const float maximum = tile_maximum(s);
+    if (__builtin_expect(ballot(maximum > base + kMaxExcess) != 0, false)) {
+      // o is 0 while the base is -inf; a tile of -inf alone leaves it there.
+      const bool moves = maximum > base + kMaxExcess;
+      const float factor = moves ? exp2(base - maximum) : 1.0f;
+      if (__builtin_expect(ballot(moves && base != -__builtin_inff()) != 0, false)) {
+        rescale(factor);
+      }
+      sum *= factor;
+      base = moves ? maximum : base;
+    }
+    const float origin = base == -__builtin_inff() ? 0.0f : base;
     PackedBlock block;
 #pragma unroll
     for (int r = 0; r < 16; ++r) {
-      s[r] = exp2(s[r] - base);
+      s[r] = exp2(s[r] - origin);
       sum += s[r];
     }
 #pragma unroll
@@ -112,7 +127,6 @@ struct Fwd {
     for (int i = 0; i < 2; ++i) {
       lds_write(lds_bytes(&lds.p[head_block][slot_block][i][lane]), block.operand(i));
     }
-    if (ballot(factor != 1.0f) != 0) rescale(factor);
     workgroup_barrier();
     const bool more = slot0 + Config::kSlots < count;
     if constexpr (Config::kPrefetch) next.load_rows(p.kv);
@@ -120,7 +134,7 @@ struct Fwd {
     if (!more) return;
     workgroup_barrier();
     if constexpr (Config::kPrefetch) {
-      next.store(lds.kv);
+      next.store(lane, lds.kv);
     } else {
       next.copy(p.kv, lds.kv);
     }
@@ -130,16 +144,22 @@ struct Fwd {
 
   // o += P kv over all slots of the tile.
   MHA_SINK_DEVICE void accumulate() {
-#pragma unroll
-    for (int step = 0; step < Config::kSlotBlocks * 2; ++step) {
-      const Operand scores =
-          lds_read<Operand>(lds_bytes(&lds.p[head_block][step / 2][step % 2][lane]));
-#pragma unroll
-      for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-        const int block = slot_block * Config::kWaveDimBlocks + i;
-        o[i].add(lds.kv.load_columns(lane, step * 16, block), scores);
-      }
-    }
+    constexpr int kBlocks = Config::kWaveDimBlocks, kSlotSteps = Config::kSlotBlocks * 2;
+    const auto load_scores = [&](int step) {
+      return lds_read<Operand>(lds_bytes(&lds.p[head_block][step / 2][step % 2][lane]));
+    };
+    Operand scores, next_scores = load_scores(0);
+    pipelined<kSlotSteps * kBlocks, 4>(
+        [&](int i) {
+          return lds.kv.load_columns(lane, i / kBlocks * 16, slot_block * kBlocks + i % kBlocks);
+        },
+        [&](int i, const Operand& kv) {
+          if (i % kBlocks == 0) {
+            scores = next_scores;
+            if (i / kBlocks + 1 < kSlotSteps) next_scores = load_scores(i / kBlocks + 1);
+          }
+          o[i % kBlocks].add(kv, scores);
+        });
   }
 
   // Adds up the parts of the sum, takes in the sink, writes lse. Returns the factor from o so far
@@ -156,10 +176,10 @@ struct Fwd {
     const int head = head0 + lane % 32;
     const bool head_exists = head < p.heads;
     const float sink = p.sink && head_exists ? p.sink[head] * kLog2E : -__builtin_inff();
-    const float top = __builtin_fmaxf(maximum, sink);
+    const float top = __builtin_fmaxf(base, sink);
     float factor = 0.0f, lse = top;  // top = -inf: nothing to see; sink = inf: it takes everything
     if (top != -__builtin_inff() && sink != __builtin_inff()) {
-      const float weight = exp2(maximum - top);
+      const float weight = exp2(base - top);
       total = total * weight + exp2(sink - top);
       factor = weight * reciprocal(total);
       lse = (top + log2(total)) * kLn2;
@@ -174,7 +194,7 @@ struct Fwd {
     const int count = scalar_load(p.slots.count + token);
     const int32_t* list = p.slots.index + int64_t{token} * p.slots.topk_padded;
 #pragma unroll
-    for (auto& block : o) block.c = f32x16(0.0f);
+    for (auto& block : o) block.clear();
     if (count > 0) {
       next.load_indices(list, 0, count);
       next.copy(p.kv, lds.kv);

@@ -58,14 +58,18 @@ struct GatheredTile {
   }
 
   MHA_SINK_DEVICE void load_rows(const void* kv) { load_part<0, kWaveRows>(kv); }
-  MHA_SINK_DEVICE void store(LdsTile<kRows, kHeadDim>& tile) { store_part<0, kWaveRows>(tile); }
+  MHA_SINK_DEVICE void store(uint32_t lane, LdsTile<kRows, kHeadDim>& tile) {
+    store_part<0, kWaveRows>(lane, tile);
+  }
 
   // Both, 16 rows at a time: fewer registers, but the latency of memory shows.
   template <int i0 = 0>
   MHA_SINK_DEVICE void copy(const void* kv, LdsTile<kRows, kHeadDim>& tile) {
     constexpr int kPart = kWaveRows < 16 ? kWaveRows : 16;
+    uint32_t lane = lane_id();
+    opaque(lane);  // offsets are computed anew: keeping them costs a register a row
     load_part<i0, kPart>(kv);
-    store_part<i0, kPart>(tile);
+    store_part<i0, kPart>(lane, tile);
     __builtin_amdgcn_sched_barrier(0);
     if constexpr (i0 + kPart < kWaveRows) copy<i0 + kPart>(kv, tile);
   }
@@ -73,21 +77,20 @@ struct GatheredTile {
  private:
   template <int i0, int n>
   MHA_SINK_DEVICE void load_part(const void* kv) {
+    const char* lane_base = static_cast<const char*>(kv) + lane_id() * 16;
 #pragma unroll
     for (int i = i0; i < i0 + n; ++i) {
       const uint64_t row = static_cast<uint32_t>(index[i / 8][i % 8]);
-      const char* base = static_cast<const char*>(kv) + row * kRowBytes;
-      chunk[i] = *reinterpret_cast<const u32x4*>(base + lane_id() * 16);
+      chunk[i] = *reinterpret_cast<const u32x4*>(lane_base + row * kRowBytes);
     }
   }
 
   template <int i0, int n>
-  MHA_SINK_DEVICE void store_part(LdsTile<kRows, kHeadDim>& tile) {
+  MHA_SINK_DEVICE void store_part(uint32_t lane, LdsTile<kRows, kHeadDim>& tile) {
 #pragma unroll
     for (int i = i0; i < i0 + n; ++i) {
       const uint32_t row = wave_id() * kWaveRows + i;
-      lds_write(lds_bytes(tile.bytes) + LdsTile<kRows, kHeadDim>::offset(row, 0, lane_id()),
-                chunk[i]);
+      lds_write(lds_bytes(tile.bytes) + LdsTile<kRows, kHeadDim>::offset(row, 0, lane), chunk[i]);
     }
   }
 };

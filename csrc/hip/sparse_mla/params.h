@@ -87,7 +87,7 @@ struct DeltaParams {
   const void *o, *dout;
   const float *lse, *dlse;  // [T, H]; dlse: gradient of lse, nullptr: zero
   const float* sink;        // [H]; nullptr: no d_sink
-  // [T, heads_padded]. Heads past H, and rows whose lse is -inf, get row_lse = -inf and
+  // [T, heads_padded]. Heads past H, and rows whose lse is infinite, get row_lse = -inf and
   // row_delta = 0, so that P and dS are 0 there.
   float* row_lse;         // -lse * log2(e)
   float* row_delta;       // (rowsum(o * do) - dlse) * scale
