@@ -325,8 +325,9 @@ class TestWorkspace:
             return _C.sparse_mla_bwd_workspace_bytes(4096, 128, 1024, 5120, r_chunk, True)
 
         slot = 4096 * (512 + 2 * 128) * 2  # its dkv, and P and dS of each head, in 16 bits
-        assert size(None) - size(512) >= 500 * slot
-        assert size(512) - size(128) >= 380 * slot
+        sums = 4096 * 128 * 512 * 4 + 5120 * 512 * 4  # dq and dkv so far, in float32
+        assert size(None) - size(512) >= 512 * slot - sums
+        assert size(512) - size(128) >= 384 * slot
 
 
 class TestRepeatability:
