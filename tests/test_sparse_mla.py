@@ -298,6 +298,27 @@ class TestPlan:
         assert same(backward(inputs, plan=plan), backward(inputs))
 
 
+class TestLargeScores:
+    @pytest.mark.parametrize("falling", [False, True])
+    @pytest.mark.parametrize("top", [1.0, 30.0, 300.0])
+    def test_scores_that_grow_or_shrink_along_the_slots(self, top, falling):
+        """A running maximum that moves at each slot, up to scores that overflow exp in float32."""
+        shape = dataclasses.replace(SMALL, topk=128, num_pool=128 - SMALL.tokens, sink_offsets=())
+        order = torch.arange(128, dtype=torch.int32)
+        indices = (order.flip(0) if falling else order).repeat(shape.tokens, 1)
+        inputs = make_sparse_inputs(shape, topk_indices=indices)
+        direction = torch.ones(512) * 512**-0.25
+        ramp = torch.linspace(0, top, 128)[:, None] * direction
+        kv = (ramp + 0.1 * inputs.kv.float()).to(inputs.kv.dtype)
+        q = (direction + 0.1 * inputs.q.float()).to(inputs.q.dtype)
+        o, lse = sparse_reference.mixed(q, kv, indices, scale=shape.scale)
+        assert (lse.min() > 88) == (top == 300)
+        inputs = dataclasses.replace(inputs, q=q, kv=kv, o=o, lse=lse)
+        for result in (check_sparse_fwd(inputs), check_sparse_bwd(inputs)):
+            assert not result.failures, str(result)
+            assert set(result.unresolvable) <= {"dq"}, str(result)
+
+
 class TestWorkspace:
     @pytest.mark.parametrize("shape", [SMALL, CHUNKED, dataclasses.replace(SMALL, topk=33)])
     @pytest.mark.parametrize("with_plan", [False, True])

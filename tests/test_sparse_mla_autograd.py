@@ -30,23 +30,21 @@ def leaves(inputs, sink_dtype=torch.float32):
 
 
 def gradients_pass(inputs, do, dlse, q, kv, sink):
-    """The gate on what autograd left in the leaves; `sink` as the kernels took it."""
-    given = (inputs.q, inputs.kv, inputs.topk_indices)
-    sink_given = None if sink is None else sink.detach().float()
-    o, lse = sparse_reference.mixed(*given, sink_given, scale=SHAPE.scale)
-    x64 = sparse_reference.definition_bwd(do, *given, sink_given, scale=SHAPE.scale, dlse=dlse)
-    xr = sparse_reference.mixed_bwd(
-        do, inputs.q, inputs.kv, o, lse, inputs.topk_indices, sink_given, scale=SHAPE.scale,
-        dlse=dlse,
-    )  # fmt: skip
-    names = ("dq", "dkv") if sink is None else ("dq", "dkv", "d_sink")
-    xr = xr._asdict()
-    written = {"dq": q.grad, "dkv": kv.grad, "d_sink": None if sink is None else sink.grad}
+    """The gate on what autograd left in the leaves, from the kernels' own `o` and `lse`."""
+    given = (inputs.q, inputs.kv, inputs.topk_indices, None if sink is None else sink.float())
+    with torch.no_grad():
+        o, lse = mha_sink.sparse_mla_fwd_dsv4(*given)
+        x64 = sparse_reference.definition_bwd(do, *given, scale=SHAPE.scale, dlse=dlse)
+        xr = sparse_reference.mixed_bwd(
+            do, inputs.q, inputs.kv, o, lse, *given[2:], scale=SHAPE.scale, dlse=dlse
+        )
+    against = [{"dq": grads.dq, "dkv": grads.dkv} for grads in (x64, xr)]
+    written = {"dq": q.grad, "dkv": kv.grad}
     if sink is not None:
         assert sink.grad.dtype == sink.dtype
-        xr["d_sink"] = xr["d_sink"].to(sink.dtype)
-    x64 = x64._asdict()
-    result = check(*({name: grads[name] for name in names} for grads in (written, x64, xr)))
+        written["d_sink"] = sink.grad
+        against[0]["d_sink"], against[1]["d_sink"] = x64.d_sink, xr.d_sink.to(sink.dtype)
+    result = check(written, *against)
     assert result.passed, str(result)
 
 
@@ -174,7 +172,7 @@ def test_nothing_to_attend_to(tokens, topk):
 
 def test_an_argument_that_is_refused():
     inputs = make_sparse_inputs(SHAPE)
-    with pytest.raises(mha_sink.InvalidArgument, match="kv: "):
+    with pytest.raises(mha_sink.InvalidArgument, match=r"kv.* 5 given, at least 20 needed"):
         mha_sink.sparse_mla(inputs.q, inputs.kv[:5], inputs.topk_indices)
     with pytest.raises(TypeError, match="q is a int"):
         mha_sink.sparse_mla(3, inputs.kv, inputs.topk_indices)
