@@ -1,15 +1,16 @@
 // Checks and measures mha_bwd; -help says how.
 #include <cstdint>
 #include <cstdio>
-#include <new>
-#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "benchmark/device_call.h"
 #include "benchmark/gate.h"
 #include "benchmark/measure.h"
 #include "benchmark/options.h"
 #include "benchmark/problem.h"
+#include "benchmark/program.h"
+#include "benchmark/reference.h"
 #include "benchmark/report.h"
 #include "benchmark/validate.h"
 #include "device/device.h"
@@ -18,24 +19,6 @@
 
 namespace mha_sink::benchmark {
 namespace {
-
-enum ExitCode { kOk = 0, kInvalidResult = 1, kBadArguments = 2, kNotSupported = 3, kCannotRun = 4 };
-
-struct ChosenDevice {
-  Device* device;
-  std::string reason;
-};
-
-// HIP_VISIBLE_DEVICES chooses among several GPUs.
-ChosenDevice choose_device(const std::string& wanted) {
-  if (wanted == "emulated") return {&emulated_device(), ""};
-  try {
-    return {&rocm_device(0), ""};
-  } catch (const Error& error) {
-    if (wanted == "rocm") throw Unsupported(error.what());
-    return {&emulated_device(), error.what()};
-  }
-}
 
 // What this program has no inputs for, whether the library supports it or not.
 void refuse_unsupported(const Options& options) {
@@ -77,51 +60,39 @@ Report run(const Options& options) {
 
   DeviceCall call(*chosen.device, options, problem, inputs, report.workspace_bytes);
   report.bytes_moved = call.bytes_moved();
+  const Call run_call = [&](Device& device) { call.run(device); };
   if (emulated) {
-    report.emulation = count_instructions(*chosen.device, call);
+    report.emulation = count_instructions(*chosen.device, run_call);
   } else {
     call.run(*chosen.device);
   }
   // Before d_sink accumulates the timed calls too.
   if (options.validate) report.validation = validate(problem, inputs, call.outputs());
   if (!emulated) {
-    report.timing = measure_time(*chosen.device, call, options.warmup, options.repeat);
+    report.timing = measure_time(*chosen.device, run_call, options.warmup, options.repeat);
   }
   return report;
 }
 
-int main_of(int argc, char** argv) {
-  const auto complain = [](const char* what, ExitCode code) {
-    std::fprintf(stderr, "benchmark_mha_bwd: %s\n", what);
-    return code;
-  };
-  try {
-    const Options options = parse_options(argc, argv);
-    if (options.help) {
-      std::printf("%s", help_text().c_str());
-      return kOk;
-    }
-    const Report report = run(options);
-    if (options.json) {
-      print_json(report);
-    } else {
-      print_text(report);
-    }
-    return report.valid() ? kOk : kInvalidResult;
-  } catch (const BadOption& error) {
-    return complain(error.what(), kBadArguments);
-  } catch (const InvalidArgument& error) {
-    return complain(error.what(), kBadArguments);
-  } catch (const Unsupported& error) {
-    return complain(error.what(), kNotSupported);
-  } catch (const std::bad_alloc&) {
-    return complain("out of memory", kCannotRun);
-  } catch (const std::exception& error) {
-    return complain(error.what(), kCannotRun);
+int run_command(int argc, char** argv) {
+  const Options options = parse_options(argc, argv);
+  if (options.help) {
+    std::printf("%s", help_text().c_str());
+    return kOk;
   }
+  const Report report = run(options);
+  if (options.json) {
+    print_json(report);
+  } else {
+    print_text(report);
+  }
+  return report.valid() ? kOk : kInvalidResult;
 }
 
 }  // namespace
 }  // namespace mha_sink::benchmark
 
-int main(int argc, char** argv) { return mha_sink::benchmark::main_of(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace mha_sink::benchmark;
+  return exit_code("benchmark_mha_bwd", [&] { return run_command(argc, argv); });
+}

@@ -9,19 +9,6 @@
 namespace mha_sink::benchmark {
 namespace {
 
-template <class T>
-DeviceBuffer uploaded(Device& device, const std::vector<T>& values) {
-  DeviceBuffer buffer(device, values.size() * sizeof(T));
-  buffer.upload(values);
-  return buffer;
-}
-
-DeviceBuffer poisoned(Device& device, size_t bytes) {
-  DeviceBuffer buffer(device, bytes);
-  buffer.poison();
-  return buffer;
-}
-
 Tensor like(const Tensor& tensor) {
   Tensor copy = tensor;
   copy.bits.clear();

@@ -2,55 +2,15 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
+#include "benchmark/device_buffer.h"
 #include "benchmark/options.h"
 #include "benchmark/problem.h"
 #include "device/device.h"
 #include "mha_sink/mha_bwd.h"
 
 namespace mha_sink::benchmark {
-
-class DeviceBuffer {
- public:
-  DeviceBuffer() = default;
-  DeviceBuffer(Device& device, size_t bytes)
-      : device_(&device), bytes_(bytes), data_(bytes == 0 ? nullptr : device.allocate(bytes)) {}
-  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
-    swap(other);
-    return *this;
-  }
-  ~DeviceBuffer() {
-    if (data_ != nullptr) device_->free(data_);
-  }
-
-  void* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
-  // Every 16- and 32-bit float of it becomes NaN.
-  void poison() { device_->memset(data_, 0xff, bytes_, nullptr); }
-
-  template <class T>
-  void upload(const std::vector<T>& from) {
-    device_->copy(data_, from.data(), bytes_, nullptr);
-  }
-  template <class T>
-  void download(std::vector<T>& to) const {
-    device_->copy(to.data(), data_, bytes_, nullptr);
-  }
-
- private:
-  void swap(DeviceBuffer& other) {
-    std::swap(device_, other.device_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(data_, other.data_);
-  }
-
-  Device* device_ = nullptr;
-  size_t bytes_ = 0;
-  void* data_ = nullptr;
-};
 
 struct Outputs {
   Tensor dq, dk, dv;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "benchmark/device_buffer.h"
 #include "device/proxy.h"
 
 namespace mha_sink::benchmark {
@@ -33,10 +34,10 @@ class TimedDevice final : public DeviceProxy {
   std::vector<std::pair<std::string, Span>> take_spans() { return std::exchange(spans_, {}); }
 
  private:
-  template <class Call>
-  void timed(const char* name, Stream stream, Call&& call) {
+  template <class Work>
+  void timed(const char* name, Stream stream, Work&& work) {
     Span span{target_.record(stream), nullptr};
-    call();
+    work();
     span.end = target_.record(stream);
     spans_.emplace_back(name, std::move(span));
   }
@@ -52,12 +53,12 @@ double median(std::vector<double> values) {
 
 // The median over `repeats` calls, all enqueued before the first is waited for.
 template <class Before>
-double median_call(Device& device, DeviceCall& call, int repeats, Before&& before) {
+double median_call(Device& device, const Call& call, int repeats, Before&& before) {
   std::vector<Span> spans;
   for (int i = 0; i < repeats; ++i) {
     before();
     Span span{device.record(nullptr), nullptr};
-    call.run(device);
+    call(device);
     span.end = device.record(nullptr);
     spans.push_back(std::move(span));
   }
@@ -66,12 +67,12 @@ double median_call(Device& device, DeviceCall& call, int repeats, Before&& befor
   return median(times);
 }
 
-std::vector<KernelTime> median_phases(Device& device, DeviceCall& call, int repeats) {
+std::vector<KernelTime> median_phases(Device& device, const Call& call, int repeats) {
   TimedDevice timed(device);
   std::vector<std::string> names;
   std::vector<std::vector<double>> times;
   for (int i = 0; i < repeats; ++i) {
-    call.run(timed);
+    call(timed);
     const auto spans = timed.take_spans();
     times.resize(spans.size());
     names.clear();
@@ -90,8 +91,8 @@ std::vector<KernelTime> median_phases(Device& device, DeviceCall& call, int repe
 
 }  // namespace
 
-Timing measure_time(Device& device, DeviceCall& call, int warmup, int repeats) {
-  for (int i = 0; i < warmup; ++i) call.run(device);
+Timing measure_time(Device& device, const Call& call, int warmup, int repeats) {
+  for (int i = 0; i < warmup; ++i) call(device);
   Timing timing;
   timing.repeats = repeats;
   timing.warm_ms = median_call(device, call, repeats, [] {});
@@ -101,11 +102,11 @@ Timing measure_time(Device& device, DeviceCall& call, int warmup, int repeats) {
   return timing;
 }
 
-Emulation count_instructions(Device& device, DeviceCall& call) {
+Emulation count_instructions(Device& device, const Call& call) {
   using Clock = std::chrono::steady_clock;
   const ProfileSession session;
   const Clock::time_point start = Clock::now();
-  call.run(device);
+  call(device);
   const std::chrono::duration<double> elapsed = Clock::now() - start;
   return {elapsed.count(), session.kernels()};
 }

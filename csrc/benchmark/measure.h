@@ -1,14 +1,17 @@
 // What a call costs: time on a GPU, counts on the emulated device.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "benchmark/device_call.h"
 #include "device/emulated.h"
 
 namespace mha_sink::benchmark {
+
+// Enqueues a whole call on the device that it is given, the real one or a wrapper of it.
+using Call = std::function<void(Device&)>;
 
 struct KernelTime {
   std::string name;
@@ -23,7 +26,7 @@ struct Timing {
   std::vector<KernelTime> phases;  // warm, in launch order; events between them add a little
 };
 
-Timing measure_time(Device& device, DeviceCall& call, int warmup, int repeats);
+Timing measure_time(Device& device, const Call& call, int warmup, int repeats);
 
 struct Emulation {
   double cpu_seconds = 0;  // of emulating; says nothing about a GPU
@@ -31,6 +34,6 @@ struct Emulation {
 };
 
 // Runs the call once.
-Emulation count_instructions(Device& device, DeviceCall& call);
+Emulation count_instructions(Device& device, const Call& call);
 
 }  // namespace mha_sink::benchmark

@@ -1,16 +1,13 @@
 #include "benchmark/options.h"
 
-#include <getopt.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <optional>
 #include <random>
-#include <span>
 #include <string_view>
-#include <utility>
-#include <vector>
+
+#include "benchmark/option_parser.h"
 
 #include "benchmark/group_lengths.h"
 #include "benchmark/option_value.h"
@@ -18,19 +15,14 @@
 namespace mha_sink::benchmark {
 namespace {
 
-// Before what depends on other options is resolved.
+// Options whose meaning depends on the lengths.
 struct Pending {
   Options options;
   bool batch_given = false;
 };
 
-struct Row {
-  const char* name;
-  const char* initial;
-  const char* meaning;
-  void (*set)(Pending&, const OptionValue&);
-  bool flag = false;  // the name alone means 1
-};
+using Value = OptionValue;
+using Row = OptionRow<Pending>;
 
 // CK's `e` and `a` spellings may carry a shape after a colon.
 int bias_type(const OptionValue& value) {
@@ -132,38 +124,7 @@ constexpr Row kRows[] = {
      [](Pending& p, const OptionValue& v) { p.options.help = v.boolean(); }, true},
 };
 
-constexpr const Row& kHelp = std::end(kRows)[-1];
-static_assert(std::string_view(kHelp.name) == "help");
-
-struct Given {
-  const Row* row;
-  std::string value;
-};
-
-// `-name=value`, `-name value` and, for flags, `-name`. The C library's getopt_long_only does the
-// splitting. Its abbreviations are refused: -d_s must not come to mean -d_sink.
-std::optional<Given> next_option(int argc, char** argv, std::span<const option> long_options) {
-  const int at = optind == 0 ? 1 : optind;
-  if (at >= argc) return std::nullopt;
-  const std::string argument = argv[at];
-  if (argument == "-?") return Given{&kHelp, "1"};
-  int index = -1;
-  // '+': stop at the first argument that is no option; ':': tell a missing value from a bad name.
-  const int result = getopt_long_only(argc, argv, "+:", long_options.data(), &index);
-  if (result == -1) throw BadOption("'" + argument + "' is not an option; -help lists them");
-  if (result == ':') throw BadOption(argument + ": a value is needed");
-  const size_t start = argument.find_first_not_of('-');
-  const std::string name =
-      start == argument.npos ? "" : argument.substr(start, argument.find('=') - start);
-  if (result == '?' || index < 0 || name != kRows[index].name) {
-    throw BadOption("'" + argument + "' is not an option; -help lists them");
-  }
-  const Row& row = kRows[index];
-  if (optarg != nullptr) return Given{&row, optarg};
-  const bool next_is_value =
-      optind < argc && (argv[optind] == std::string("0") || argv[optind] == std::string("1"));
-  return Given{&row, next_is_value ? argv[optind++] : "1"};
-}
+static_assert(std::string_view(std::end(kRows)[-1].name) == "help");
 
 void resolve_lengths(Options& o, bool batch_given) {
   if (o.group_mode) return resolve_group_lengths(o, batch_given);
@@ -190,25 +151,12 @@ void resolve(Pending& pending) {
 
 Options parse_options(int argc, char** argv) {
   Pending pending;
-  std::vector<option> long_options;
-  for (const Row& row : kRows) {
-    row.set(pending, OptionValue(row.name, row.initial));
-    long_options.push_back(
-        {row.name, row.flag ? optional_argument : required_argument, nullptr, 0});
-  }
-  long_options.push_back({});
-  optind = 0;  // begins a new scan
-  while (const auto given = next_option(argc, argv, long_options)) {
-    given->row->set(pending, OptionValue(given->row->name, given->value));
-    if (given->row->name == std::string_view("b")) pending.batch_given = true;
-    if (pending.options.help) return pending.options;
-  }
+  if (parse_rows<Pending>(kRows, argc, argv, pending)) return pending.options;
   resolve(pending);
   return pending.options;
 }
 
 std::string help_text() {
-  constexpr size_t kColumn = 28, kWidth = 98;
   std::string text =
       "benchmark_mha_bwd: attention backward with a learnable sink, checked and measured.\n"
       "\n"
@@ -218,18 +166,7 @@ std::string help_text() {
       "Options are -name=value or -name value. Names and defaults are CK's and aiter's; -sink,\n"
       "-d_sink, -lens_q, -lens_k, -pad_q, -pad_k, -device and -json are added.\n"
       "\n";
-  for (const Row& row : kRows) {
-    std::string line = "  -" + std::string(row.name) + " (" + row.initial + ")";
-    line.resize(std::max(line.size() + 1, kColumn), ' ');
-    std::string words = row.meaning;
-    while (line.size() + words.size() > kWidth) {
-      const size_t space = words.rfind(' ', kWidth - line.size());
-      text += line + words.substr(0, space) + "\n";
-      words.erase(0, space + 1);
-      line.assign(kColumn, ' ');
-    }
-    text += line + words + "\n";
-  }
+  text += describe_rows<Pending>(kRows);
   return text +
          "\n"
          "Validation: dq, dk, dv and the row sums delta of each sequence (in batch mode: of each "

@@ -1,11 +1,9 @@
 #include "benchmark/report.h"
 
-#include <algorithm>
 #include <cstdio>
-#include <functional>
 
 #include "benchmark/json.h"
-#include "emulator/launch.h"
+#include "benchmark/report_parts.h"
 #include "host/build_info.h"
 
 namespace mha_sink::benchmark {
@@ -16,32 +14,6 @@ std::string bias_name(int type) { return std::string(1, "nea"[type]); }
 std::string layout_of(const Options& o) {
   const auto name = [](bool heads_first) { return heads_first ? "bhsd" : "bshd"; };
   return o.iperm == o.operm ? name(o.iperm) : std::string(name(o.iperm)) + "-" + name(o.operm);
-}
-
-uint64_t count_of(const KernelProfile& profile, const std::string& class_name) {
-  const auto found = profile.by_class.find(class_name);
-  return found == profile.by_class.end() ? 0 : found->second;
-}
-
-std::vector<std::string> instruction_classes() {
-  std::vector<std::string> names;
-  for (size_t i = 0; i < static_cast<size_t>(emulator::InstructionClass::count); ++i) {
-    names.emplace_back(emulator::to_string(static_cast<emulator::InstructionClass>(i)));
-  }
-  return names;
-}
-
-std::string joined(const std::vector<int>& lengths) {
-  std::string text;
-  for (const int length : lengths) text += (text.empty() ? "" : ",") + std::to_string(length);
-  return text;
-}
-
-// "67", of sequences "3,0,70", of padded ones "3,0,70(8,8,80)".
-std::string lengths_of(int seqlen, const std::vector<int>& lengths,
-                       const std::vector<int>& padded) {
-  if (lengths.empty()) return std::to_string(seqlen);
-  return joined(lengths) + (padded == lengths ? "" : "(" + joined(padded) + ")");
 }
 
 double tera(double count, double milliseconds) { return count / milliseconds * 1e-9; }
@@ -58,50 +30,6 @@ void print_timing(const Report& report) {
   line("whole call, flushed", timing.flushed_ms);
   for (const KernelTime& phase : timing.phases) {
     std::printf("    %-26s %7.4f\n", phase.name.c_str(), phase.milliseconds);
-  }
-}
-
-// A column a kernel; a count is followed by its share per MFMA.
-void print_counts(const Emulation& emulation) {
-  std::printf("emulated on CPU in %.2f s, which says nothing about a GPU's time\n",
-              emulation.cpu_seconds);
-  const auto row = [&](const std::string& name,
-                       const std::function<std::string(const KernelProfile&)>& cell) {
-    std::printf("  %-18s", name.c_str());
-    for (const auto& [kernel, profile] : emulation.kernels) {
-      std::printf(" %*s", static_cast<int>(std::max<size_t>(kernel.size(), 20)),
-                  cell(profile).c_str());
-    }
-    std::printf("\n");
-  };
-  const auto counted = [](uint64_t count, const KernelProfile& profile) {
-    const uint64_t mfma = count_of(profile, "mfma");
-    char text[48];
-    if (mfma == 0) {
-      std::snprintf(text, sizeof(text), "%llu", static_cast<unsigned long long>(count));
-    } else {
-      std::snprintf(text, sizeof(text), "%llu (%.3f)", static_cast<unsigned long long>(count),
-                    static_cast<double>(count) / static_cast<double>(mfma));
-    }
-    return std::string(text);
-  };
-  std::printf("  %-18s", "(per MFMA)");
-  for (const auto& [kernel, profile] : emulation.kernels) std::printf(" %20s", kernel.c_str());
-  std::printf("\n");
-  row("launches", [](const KernelProfile& p) { return std::to_string(p.launches); });
-  row("wave instructions", [&](const KernelProfile& p) { return counted(p.wave_instructions, p); });
-  for (const std::string& name : instruction_classes()) {
-    row("  " + name, [&](const KernelProfile& p) { return counted(count_of(p, name), p); });
-  }
-}
-
-void print_validation(const std::vector<TensorResult>& tensors) {
-  std::printf(
-      "validation              error    allowed  reference error  largest value  sequence\n");
-  for (const TensorResult& t : tensors) {
-    std::printf("  %-6s %-12s %10.3e %10.3e %16.3e %14.3e  %8s  %s\n", t.name.c_str(),
-                to_string(t.status), t.error, t.allowed, t.reference_error, t.magnitude,
-                t.sequence < 0 ? "all" : std::to_string(t.sequence).c_str(), t.reason.c_str());
   }
 }
 
@@ -158,55 +86,9 @@ void write_timing(JsonWriter& json, const Report& report) {
   });
 }
 
-void write_kernel(JsonWriter& json, const KernelProfile& profile) {
-  json.field("launches", profile.launches);
-  json.field("wave_instructions", profile.wave_instructions);
-  json.object("classes", [&] {
-    for (const std::string& name : instruction_classes()) {
-      json.field(name, count_of(profile, name));
-    }
-  });
-  const uint64_t mfma = count_of(profile, "mfma");
-  if (mfma == 0) return json.null("per_mfma");
-  const auto share = [&](const char* key, uint64_t count) {
-    json.field(key, static_cast<double>(count) / static_cast<double>(mfma));
-  };
-  json.object("per_mfma", [&] {
-    share("wave_instructions", profile.wave_instructions);
-    for (const std::string& name : instruction_classes()) {
-      share(name.c_str(), count_of(profile, name));
-    }
-  });
-}
-
-void write_validation(JsonWriter& json, const Report& report) {
-  json.field("passed", report.valid());
-  json.object("tensors", [&] {
-    for (const TensorResult& tensor : *report.validation) {
-      json.object(tensor.name, [&] {
-        json.field("status", to_string(tensor.status));
-        json.field("error", tensor.error);
-        json.field("allowed", tensor.allowed);
-        json.field("reference_error", tensor.reference_error);
-        json.field("magnitude", tensor.magnitude);
-        if (tensor.sequence < 0) {
-          json.null("sequence");
-        } else {
-          json.field("sequence", tensor.sequence);
-        }
-        json.field("reason", tensor.reason);
-      });
-    }
-  });
-}
-
 }  // namespace
 
-bool Report::valid() const {
-  return !validation || std::ranges::all_of(*validation, [](const TensorResult& tensor) {
-    return tensor.status == Status::pass;
-  });
-}
+bool Report::valid() const { return !validation || passed(*validation); }
 
 void print_text(const Report& report) {
   const Options& o = report.options;
@@ -248,19 +130,12 @@ void print_json(const Report& report) {
       json.null("timing");
     }
     if (report.emulation) {
-      json.object("emulation", [&] {
-        json.field("cpu_seconds", report.emulation->cpu_seconds);
-        json.object("kernels", [&] {
-          for (const auto& [name, profile] : report.emulation->kernels) {
-            json.object(name, [&] { write_kernel(json, profile); });
-          }
-        });
-      });
+      json.object("emulation", [&] { write_emulation(json, *report.emulation); });
     } else {
       json.null("emulation");
     }
     if (report.validation) {
-      json.object("validation", [&] { write_validation(json, report); });
+      json.object("validation", [&] { write_validation(json, *report.validation); });
     } else {
       json.null("validation");
     }
