@@ -208,7 +208,12 @@ struct Dq {
     if constexpr (!Config::kPrefetch) opaque(lane);
     PackedBlock p_block, ds_block;
     const int block0 = slot0 + slot_block * kBlockSlots;
-    scores(end - block0, p_block, ds_block);
+    if (block0 < end) {
+      scores(end - block0, p_block, ds_block);
+    } else {
+#pragma unroll
+      for (int w = 0; w < 8; ++w) ds_block.word[w] = 0;
+    }
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
       lds_write(lds_bytes(&lds.ds[head_block][slot_block][s][lane]), ds_block.operand(s));

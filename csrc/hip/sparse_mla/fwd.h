@@ -60,6 +60,7 @@ struct Fwd {
 
   // Scaled scores of the wave's block of slots (rows) times heads (columns); -inf past `slots`.
   MHA_SINK_DEVICE f32x16 scores(int slots) {
+    if (slots <= 0) return f32x16(-__builtin_inff());
     VectorAccumulator<kDtype> product;
     pipelined<kSteps, 6>(
         [&](int step) { return lds.kv.load_rows(lane, slot_block * kBlockSlots, step); },

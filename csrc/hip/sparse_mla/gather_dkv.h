@@ -14,10 +14,11 @@ using namespace arch;
 template <Dtype kDtype>
 struct GatherDkv {
   static constexpr int kWaves = 8, kThreads = kWaves * kWaveSize;
-  static constexpr int kUnroll = 8;
+  static constexpr int kUnroll = 8;             // rows of interm in flight
+  static constexpr uint32_t kWaveEntries = 16;  // at least, before another wave takes part
 
   struct Lds {
-    f32x4 sum[kWaves][2][kWaveSize];
+    f32x4 sum[kWaves - 1][2][kWaveSize];
   };
 
   // A lane owns 8 columns.
@@ -30,41 +31,51 @@ struct GatherDkv {
       high += f32x4{unpack_low<kDtype>(packed.z), unpack_high<kDtype>(packed.z),
                     unpack_low<kDtype>(packed.w), unpack_high<kDtype>(packed.w)};
     }
+    MHA_SINK_DEVICE u32x4 packed() const {
+      return {pack<kDtype>(low.x, low.y), pack<kDtype>(low.z, low.w), pack<kDtype>(high.x, high.y),
+              pack<kDtype>(high.z, high.w)};
+    }
   };
 
   static MHA_SINK_DEVICE void run(const GatherDkvParams& p, Lds& lds) {
     // The last rows first: a pool of compressed rows, which most tokens select, lies behind the
     // tokens' own rows and takes longest.
     const int row = p.num_kv - 1 - workgroup_id_x();
+    const int wave = wave_id(), lane = lane_id();
     const uint32_t begin = scalar_load(p.row_begin + row);
     const uint32_t entries = scalar_load(p.row_begin + row + 1) - begin;
-    const uint32_t wave_entries = (entries + kWaves - 1) / kWaves;
-    const uint32_t wave_begin = min_u32(wave_id() * wave_entries, entries);
-    const uint32_t wave_end = min_u32(wave_begin + wave_entries, entries);
-    const Sum sum = sum_entries(p, begin + wave_begin, begin + wave_end);
-    const int lane = lane_id();
-    lds.sum[wave_id()][0][lane] = sum.low;
-    lds.sum[wave_id()][1][lane] = sum.high;
-    workgroup_barrier();
-    if (wave_id() > 1) return;
-    // Waves 0 and 1 take 4 of each lane's 8 columns.
-    const int half = wave_id();
-    f32x4 total = lds.sum[0][half][lane];
-#pragma unroll
-    for (int wave = 1; wave < kWaves; ++wave) total += lds.sum[wave][half][lane];
-    const int64_t column = int64_t{row} * kHeadDim + lane * 8 + half * 4;
+    // Waves with entries: a short row is not worth an exchange.
+    const int waves = max(1, min((entries + kWaveEntries - 1) / kWaveEntries, uint32_t{kWaves}));
+    const uint32_t wave_entries = (entries + waves - 1) / waves;
+    const uint32_t wave_begin = min(wave * wave_entries, entries);
+    const uint32_t wave_end = min(wave_begin + wave_entries, entries);
+    if (waves == 1 && wave > 0) return;
+    Sum sum;
+    if (wave < waves) sum = sum_entries(p, begin + wave_begin, begin + wave_end);
+    if (waves > 1) {
+      if (wave > 0) {
+        lds.sum[wave - 1][0][lane] = sum.low;
+        lds.sum[wave - 1][1][lane] = sum.high;
+      }
+      workgroup_barrier();
+      if (wave > 0) return;
+      for (int other = 1; other < waves; ++other) {
+        sum.low += lds.sum[other - 1][0][lane];
+        sum.high += lds.sum[other - 1][1][lane];
+      }
+    }
+    const int64_t column = int64_t{row} * kHeadDim + lane * 8;
     if (p.dkv_acc) {
-      f32x4& acc = *reinterpret_cast<f32x4*>(p.dkv_acc + column);
-      if (!p.chunk.first) total += acc;
-      if (!p.chunk.last) acc = total;
+      f32x4* acc = reinterpret_cast<f32x4*>(p.dkv_acc + column);
+      if (!p.chunk.first) sum.low += acc[0], sum.high += acc[1];
+      if (!p.chunk.last) acc[0] = sum.low, acc[1] = sum.high;
     }
     if (!p.chunk.last) return;
-    *reinterpret_cast<u32x2*>(static_cast<uint16_t*>(p.dkv) + column) =
-        u32x2{pack<kDtype>(total.x, total.y), pack<kDtype>(total.z, total.w)};
+    *reinterpret_cast<u32x4*>(static_cast<uint16_t*>(p.dkv) + column) = sum.packed();
   }
 
  private:
-  static MHA_SINK_DEVICE uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+  static MHA_SINK_DEVICE uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
   static MHA_SINK_DEVICE Sum sum_entries(const GatherDkvParams& p, uint32_t begin, uint32_t end) {
     const int lane = lane_id();
