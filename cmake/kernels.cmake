@@ -39,8 +39,7 @@ set(MHA_SINK_KERNELS
     mha_convert_dq_fp16
     mha_reduce_d_sink
     sparse_mla_count_slots
-    sparse_mla_delta_bf16
-    sparse_mla_delta_fp16
+    sparse_mla_d_sink_partial
     sparse_mla_dkv_slots_bf16_h128
     sparse_mla_dkv_slots_bf16_h32
     sparse_mla_dkv_slots_bf16_h64

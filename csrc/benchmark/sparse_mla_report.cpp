@@ -19,11 +19,10 @@ struct Phase {
 const std::vector<Phase>& phases() {
   static const std::vector<Phase> all = {
       {"plan", {"memset", "count_slots", "scan_segments", "scan_rows", "fill_entries"}},
-      {"delta", {"mla_delta"}},
       {"dq", {"mla_dq"}, 3},
       {"dkv_slots", {"dkv_slots"}, 2},
       {"dkv_gather", {"gather_dkv"}},
-      {"d_sink", {"reduce_d_sink"}}};
+      {"d_sink", {"d_sink"}}};
   return all;
 }
 

@@ -72,10 +72,10 @@ class BwdRun {
         launcher_(launcher),
         plan_(launcher, problem.sizes, PlanScope::full),
         layout_(layout_sparse_mla_bwd(problem.sizes, problem.plan.present)),
-        delta_(launcher.load("sparse_mla_delta_" + sizes_.data_type)),
         dq_(launcher.load(kernel_name("dq", sizes_, kernel_heads(sizes_)))),
         dkv_slots_(launcher.load(kernel_name("dkv_slots", sizes_, 32 * sizes_.head_blocks()))),
         gather_(launcher.load("sparse_mla_gather_dkv_" + sizes_.data_type)),
+        d_sink_partial_(launcher.load("sparse_mla_d_sink_partial")),
         reduce_d_sink_(launcher.load("sparse_mla_reduce_d_sink")) {}
 
   size_t workspace_bytes() const { return static_cast<size_t>(layout_.bytes); }
@@ -95,7 +95,6 @@ class BwdRun {
              "sparse_mla_fill_entries"},
             [&] { plan_.make(p_.topk_indices, plan().base); });
     }
-    phase("delta", {delta_.name}, [&] { delta(); });
     for (int64_t i = 0; i < sizes_.chunks(); ++i) {
       const sparse_mla::Chunk chunk{.slot0 = static_cast<int32_t>(i * sizes_.r_chunk),
                                     .slots = static_cast<int32_t>(sizes_.r_chunk),
@@ -105,7 +104,9 @@ class BwdRun {
       phase("dkv_slots", {dkv_slots_.name}, [&] { dkv_slots(chunk); });
       phase("dkv_gather", {gather_.name}, [&] { gather(chunk); });
     }
-    if (p_.d_sink.present) phase("d_sink", {reduce_d_sink_.name}, [&] { reduce_d_sink(); });
+    if (p_.d_sink.present) {
+      phase("d_sink", {d_sink_partial_.name, reduce_d_sink_.name}, [&] { d_sink(); });
+    }
   }
 
  private:
@@ -127,38 +128,15 @@ class BwdRun {
     return static_cast<int32_t>(sizes_.head_blocks() * sparse_mla::kBlockHeads);
   }
 
-  void delta() const {
-    const sparse_mla::DeltaParams params{
-        .o = p_.o.data,
-        .dout = p_.dout.data,
-        .lse = floats(p_.lse),
-        .dlse = floats(p_.dlse),
-        .sink = p_.d_sink.present ? floats(p_.sink) : nullptr,
-        .row_lse = at<float>(layout_.row_lse),
-        .row_delta = at<float>(layout_.row_delta),
-        .d_sink_partial = p_.d_sink.present ? at<float>(layout_.d_sink_partial) : nullptr,
-        .tokens = static_cast<int32_t>(sizes_.tokens),
-        .heads = heads(),
-        .heads_padded = heads_padded(),
-        .scale = p_.scale};
-    const BufferRange buffers[] = {read(p_.o),
-                                   read(p_.dout),
-                                   read(p_.lse),
-                                   read(p_.dlse),
-                                   read(p_.sink),
-                                   range(layout_.row_lse, true, "workspace row_lse"),
-                                   range(layout_.row_delta, true, "workspace row_delta"),
-                                   range(layout_.d_sink_partial, true, "workspace d_sink_partial")};
-    launcher_.launch(delta_, layout_.tiles, heads_padded(), 256, params, buffers);
-  }
-
   void dq(const sparse_mla::Chunk& chunk) const {
     const SparseMlaPlanView view = plan();
     const sparse_mla::DqParams params{.q = p_.q.data,
                                       .kv = p_.kv.data,
                                       .dout = p_.dout.data,
-                                      .row_lse = at<float>(layout_.row_lse),
-                                      .row_delta = at<float>(layout_.row_delta),
+                                      .o = p_.o.data,
+                                      .lse = floats(p_.lse),
+                                      .dlse = floats(p_.dlse),
+                                      .delta = at<float>(layout_.delta),
                                       .dq = output<void>(p_.dq),
                                       .dq_acc = at<float>(layout_.dq_acc),
                                       .p = at<void>(layout_.p),
@@ -171,8 +149,10 @@ class BwdRun {
     const BufferRange buffers[] = {read(p_.q),
                                    read(p_.kv),
                                    read(p_.dout),
-                                   range(layout_.row_lse, false, "workspace row_lse"),
-                                   range(layout_.row_delta, false, "workspace row_delta"),
+                                   read(p_.o),
+                                   read(p_.lse),
+                                   read(p_.dlse),
+                                   range(layout_.delta, true, "workspace delta"),
                                    write(p_.dq),
                                    range(layout_.dq_acc, true, "workspace dq_acc"),
                                    range(layout_.p, true, "workspace p"),
@@ -220,13 +200,26 @@ class BwdRun {
     launcher_.launch(gather_, sizes_.num_kv, 1, 512, params, buffers);
   }
 
-  void reduce_d_sink() const {
-    const sparse_mla::ReduceDSinkParams params{.partial = at<float>(layout_.d_sink_partial),
+  void d_sink() const {
+    const auto tiles = static_cast<int32_t>(layout_.tiles);
+    const sparse_mla::DSinkPartialParams partial{.sink = floats(p_.sink),
+                                                 .lse = floats(p_.lse),
+                                                 .delta = at<float>(layout_.delta),
+                                                 .partial = at<float>(layout_.d_sink_partial),
+                                                 .tokens = static_cast<int32_t>(sizes_.tokens),
+                                                 .heads = heads(),
+                                                 .tiles = tiles};
+    const BufferRange partial_buffers[] = {
+        read(p_.sink), read(p_.lse), range(layout_.delta, false, "workspace delta"),
+        range(layout_.d_sink_partial, true, "workspace d_sink_partial")};
+    launcher_.launch(d_sink_partial_, layout_.tiles, 1, 256, partial, partial_buffers);
+
+    const sparse_mla::ReduceDSinkParams reduce{.partial = at<float>(layout_.d_sink_partial),
                                                .d_sink = output<float>(p_.d_sink),
-                                               .tiles = static_cast<int32_t>(layout_.tiles)};
-    const BufferRange buffers[] = {range(layout_.d_sink_partial, false, "workspace d_sink_partial"),
-                                   write(p_.d_sink)};
-    launcher_.launch(reduce_d_sink_, sizes_.nhead, 1, 256, params, buffers);
+                                               .tiles = tiles};
+    const BufferRange reduce_buffers[] = {
+        range(layout_.d_sink_partial, false, "workspace d_sink_partial"), write(p_.d_sink)};
+    launcher_.launch(reduce_d_sink_, sizes_.nhead, 1, 256, reduce, reduce_buffers);
   }
 
   const SparseMlaBwdProblem& p_;
@@ -235,7 +228,7 @@ class BwdRun {
   SparseMlaPlanRun plan_;
   SparseMlaBwdWorkspace layout_;
   std::byte* workspace_ = nullptr;
-  const KernelBinary &delta_, &dq_, &dkv_slots_, &gather_, &reduce_d_sink_;
+  const KernelBinary &dq_, &dkv_slots_, &gather_, &d_sink_partial_, &reduce_d_sink_;
 };
 
 }  // namespace

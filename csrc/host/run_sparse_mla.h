@@ -20,7 +20,7 @@ float run_sparse_mla_fwd(const SparseMlaFwdProblem& problem, const WorkspaceAllo
 float run_sparse_mla_bwd(const SparseMlaBwdProblem& problem, const WorkspaceAlloc& workspace_alloc,
                          const stream_config& stream);
 
-// A part of the backward: "plan", "delta", "dq", "dkv_slots", "dkv_gather" or "d_sink".
+// A part of the backward: "plan", "dq", "dkv_slots", "dkv_gather" or "d_sink".
 struct SparseMlaPhase {
   std::string name;
   std::vector<std::string> kernels;

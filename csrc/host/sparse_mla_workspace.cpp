@@ -74,16 +74,14 @@ SparseMlaBwdWorkspace layout_sparse_mla_bwd(const SparseMlaSizes& sizes, bool ha
   SparseMlaBwdWorkspace w;
   if (sizes.tokens == 0) return w;
   const int64_t tokens = sizes.tokens, head_blocks = sizes.head_blocks();
-  w.tiles = ceil_div(tokens, sparse_mla::kDeltaTokens);
+  w.tiles = ceil_div(tokens, sparse_mla::kDSinkTokens);
   w.slot_blocks = ceil_div(sizes.r_chunk, sparse_mla::kBlockSlots);
   Cutter cutter;
   if (!has_plan) {
     w.plan = cutter.cut({layout_sparse_mla_plan(tokens, sizes.num_kv, sizes.topk).bytes}, 1);
   }
-  const int64_t heads_padded = head_blocks * sparse_mla::kBlockHeads;
   constexpr int64_t kBlockBytes = sparse_mla::kBlockHeads * sparse_mla::kBlockSlots * 2;
-  w.row_lse = cutter.fp32({tokens, heads_padded});
-  w.row_delta = cutter.fp32({tokens, heads_padded});
+  w.delta = cutter.fp32({tokens, sizes.nhead});
   w.d_sink_partial = cutter.fp32({sizes.nhead, w.tiles});
   w.p = cutter.cut({tokens, w.slot_blocks, head_blocks}, kBlockBytes);
   w.ds = cutter.cut({tokens, w.slot_blocks, head_blocks}, kBlockBytes);

@@ -25,14 +25,14 @@ struct SparseMlaPlanLayout {
 SparseMlaPlanLayout layout_sparse_mla_plan(int64_t tokens, int64_t num_kv, int64_t topk);
 
 struct SparseMlaBwdWorkspace {
-  int64_t tiles = 0;          // of delta
-  int64_t slot_blocks = 0;    // of a chunk, 32 slots each
-  Region plan;                // empty when the call has one
-  Region row_lse, row_delta;  // fp32 [tokens, 32 * head_blocks]
-  Region d_sink_partial;      // fp32 [nhead, tiles]
-  Region p, ds;               // [tokens, slot_blocks, head_blocks] packed blocks of 2 KiB
-  Region interm;              // [tokens, r_chunk, 512], 16 bits
-  Region dq_acc, dkv_acc;     // fp32, when there are several chunks
+  int64_t tiles = 0;        // of d_sink_partial
+  int64_t slot_blocks = 0;  // of a chunk, 32 slots each
+  Region plan;              // empty when the call has one
+  Region delta;             // fp32 [tokens, nhead]
+  Region d_sink_partial;    // fp32 [nhead, tiles]
+  Region p, ds;             // [tokens, slot_blocks, head_blocks] packed blocks of 2 KiB
+  Region interm;            // [tokens, r_chunk, 512], 16 bits
+  Region dq_acc, dkv_acc;   // fp32, when there are several chunks
   int64_t bytes = 0;
 };
 

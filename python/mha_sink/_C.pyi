@@ -210,9 +210,9 @@ def sparse_mla_bwd_phases(
     """sparse_mla_bwd, with the time of each phase in the order in which they run.
 
     A phase is (name, its kernels, milliseconds: the mean of the repeats). Names: "plan" (absent
-    when the call has one), "delta", "dq", "dkv_slots", "dkv_gather", "d_sink" (absent without a
-    sink); phases of several chunks are summed. Counts of the emulator come by kernel from
-    profile_start and profile_stop.
+    when the call has one), "dq", "dkv_slots", "dkv_gather", "d_sink" (absent without a sink);
+    phases of several chunks are summed. Counts of the emulator come by kernel from profile_start
+    and profile_stop.
     """
 
 def sparse_mla_plan_bytes(tokens: int, topk: int, num_kv: int) -> int:

@@ -1,5 +1,5 @@
-// S, P, dP, dS and dQ of sparse MLA: a workgroup takes one token and up to 64 heads and walks over
-// the token's slots. See docs/kernels/sparse_mla.md.
+// Delta, S, P, dP, dS and dQ of sparse MLA: a workgroup takes one token and up to 64 heads and
+// walks over the token's slots. See docs/kernels/sparse_mla.md.
 #pragma once
 
 #include "hip/arch/math.h"
@@ -35,6 +35,7 @@ struct DqConfig {
     LdsTile<kSlots, kHeadDim> kv;
     LdsTile<kGradientInLds ? kHeads : 0, kHeadDim> dout;
     u32x4 ds[kHeadBlocks][kSlotBlocks][2][kWaveSize];
+    float delta[kHeadBlocks][kSlotBlocks][kBlockHeads];
   };
   static_assert(sizeof(LdsPlan) <= 160 * 1024);
 };
@@ -66,6 +67,70 @@ struct Dq {
 
   MHA_SINK_DEVICE Dq(const DqParams& params, typename Config::LdsPlan& plan)
       : p(params), lds(plan) {}
+
+  // rowsum(o * do) of each lane's head: the diagonal of o do^T.
+  MHA_SINK_DEVICE float row_sums() {
+    const Buffer o_rows = token_buffer(p.o, token, p.heads);
+    Product product;
+    if constexpr (Config::kGradientInLds) {
+      // Each of the waves that share the heads takes a part of D.
+      constexpr int kPart = kSteps / Config::kSlotBlocks;
+#pragma unroll
+      for (int i = 0; i < kPart; ++i) {
+        const int step = slot_block * kPart + i;
+        add_or_start(product, i, load_head_operand(o_rows, lane, head0, step),
+                     lds.dout.load_rows(lane, head_block * kBlockHeads, step));
+      }
+    } else {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const Operand o = load_head_operand(o_rows, lane, head0, step);
+        if (step < kResidentSteps) {
+          add_or_start(product, step, o, resident_dout[step]);
+        } else {
+          product.add(o, dout[step - kResidentSteps]);
+        }
+      }
+    }
+    const f32x16 block = product.ready();
+    const uint32_t head = lane % 32;
+    float sum = 0.0f;
+#pragma unroll
+    for (uint32_t r = 0; r < 16; ++r) {
+      sum = 8 * (r / 4) + 4 * (lane / 32) + r % 4 == head ? block[r] : sum;
+    }
+    sum += lane_xor<32>(sum);
+    if constexpr (Config::kGradientInLds) {
+      lds.delta[head_block][slot_block][head] = sum;
+      workgroup_barrier();
+      sum = 0.0f;
+#pragma unroll
+      for (int part = 0; part < Config::kSlotBlocks; ++part) {
+        sum += lds.delta[head_block][part][head];
+      }
+    }
+    return sum;
+  }
+
+  // row_lse and row_delta. dO is where scores() reads it.
+  MHA_SINK_DEVICE void make_row_constants() {
+    const uint32_t head = head0 + lane % 32;
+    const bool exists = head < static_cast<uint32_t>(p.heads);
+    const int64_t row = int64_t{token} * p.heads + head;
+    const float lse = exists ? p.lse[row] : -__builtin_inff();
+    float delta = 0.0f;
+    if (p.chunk.first) {
+      delta = row_sums();
+      if (exists && p.dlse) delta -= p.dlse[row];
+      if (exists && p.delta && slot_block == 0 && lane < 32) p.delta[row] = delta;
+    } else if (exists) {
+      delta = p.delta[row];
+    }
+    // A row that sees nothing, or nothing beside its sink, has P = dS = 0 whatever delta is.
+    const bool sees_slots = __builtin_fabsf(lse) != __builtin_inff();
+    row_lse = sees_slots ? -lse * kLog2E : -__builtin_inff();
+    row_delta = sees_slots ? delta * p.scale : 0.0f;
+  }
 
   // P and dS of the wave's block of slots (rows) times heads (columns). `slots` of them exist.
   MHA_SINK_DEVICE void scores(int slots, PackedBlock& p_block, PackedBlock& ds_block) {
@@ -170,35 +235,34 @@ struct Dq {
     const int32_t* list = p.slots.index + int64_t{token} * p.slots.topk_padded;
 #pragma unroll
     for (auto& block : dq) block.clear();
-    if (p.chunk.slot0 < end) {
+    const bool has_slots = p.chunk.slot0 < end;
+    if (has_slots) {
       next.load_indices(list, p.chunk.slot0, count);
       next.copy(p.kv, lds.kv);
       next.load_indices(list, p.chunk.slot0 + Config::kSlots, count);
       const Buffer q_rows = token_buffer(p.q, token, p.heads);
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) q[i].value = load_head_operand(q_rows, lane, head0, i);
-      const Buffer gradient = token_buffer(p.dout, token, p.heads);
-      if constexpr (Config::kGradientInLds) {
-        load_heads<Config::kHeads, Config::kThreads>(gradient, workgroup_id_y() * Config::kHeads,
-                                                     lds.dout);
-      } else {
+    }
+    const Buffer gradient = token_buffer(p.dout, token, p.heads);
+    if constexpr (Config::kGradientInLds) {
+      load_heads<Config::kHeads, Config::kThreads>(gradient, workgroup_id_y() * Config::kHeads,
+                                                   lds.dout);
+    } else {
 #pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
-          const Operand operand = load_head_operand(gradient, lane, head0, i);
-          if (i < kResidentSteps) {
-            resident_dout[i].value = operand;
-          } else {
-            dout[i - kResidentSteps] = operand;
-          }
+      for (int i = 0; i < kSteps; ++i) {
+        const Operand operand = load_head_operand(gradient, lane, head0, i);
+        if (i < kResidentSteps) {
+          resident_dout[i].value = operand;
+        } else {
+          dout[i - kResidentSteps] = operand;
         }
       }
-      const int64_t row = int64_t{token} * p.heads_padded + head0 + lane % 32;
-      row_lse = p.row_lse[row];
-      row_delta = p.row_delta[row];
-      workgroup_barrier();
-      for (int slot0 = p.chunk.slot0; slot0 < end; slot0 += Config::kSlots) {
-        step(list, slot0, end, count);
-      }
+    }
+    workgroup_barrier();
+    make_row_constants();
+    for (int slot0 = p.chunk.slot0; slot0 < end; slot0 += Config::kSlots) {
+      step(list, slot0, end, count);
     }
     store_dq();
   }

@@ -78,34 +78,19 @@ struct FwdParams {
   float scale;
 };
 
-// Tokens of one workgroup of delta.
-inline constexpr int32_t kDeltaTokens = 64;
-
-// delta: the constants of each row for dq, and d_sink partial sums. Grid (ceil(T / kDeltaTokens),
-// heads_padded), 256 threads.
-struct DeltaParams {
-  const void *o, *dout;
-  const float *lse, *dlse;  // [T, H]; dlse: gradient of lse, nullptr: zero
-  const float* sink;        // [H]; nullptr: no d_sink
-  // [T, heads_padded]. Heads past H, and rows whose lse is infinite, get row_lse = -inf and
-  // row_delta = 0, so that P and dS are 0 there.
-  float* row_lse;         // -lse * log2(e)
-  float* row_delta;       // (rowsum(o * do) - dlse) * scale
-  float* d_sink_partial;  // [H, gridDim.x]: -sum exp(sink - lse) * (delta - dlse); or nullptr
-  int32_t tokens, heads, heads_padded;
-  float scale;
-};
-
 // A token's slots slot0..slot0+slots-1 are one chunk: what goes through the buffers at a time.
 struct Chunk {
   int32_t slot0, slots;
   bool first, last;
 };
 
-// dq: S, P, dP, dS and dq = dS kv. Grid (T, heads_padded / heads of the instance), 256 threads.
+// dq: delta, S, P, dP, dS and dq = dS kv. Grid (T, heads_padded / heads of the instance), 256
+// threads.
 struct DqParams {
   const void *q, *kv, *dout;
-  const float *row_lse, *row_delta;  // as DeltaParams
+  const void* o;            // read in the first chunk
+  const float *lse, *dlse;  // [T, H]; dlse: gradient of lse, nullptr: zero
+  float* delta;  // [T, H], rowsum(o * do) - dlse: written in the first chunk, read in others
   void* dq;
   float* dq_acc;  // [T, H, D], dq so far; nullptr where one chunk holds all slots
   // PackedBlocks [T, ceil(chunk.slots / 32), heads_padded / 32, 2, 64 lanes, 4 words]: 32 slots
@@ -137,6 +122,17 @@ struct GatherDkvParams {
   float* dkv_acc;  // [num_kv, D], dkv so far; nullptr where one chunk holds all slots
   Chunk chunk;
   int32_t topk_padded, num_kv;
+};
+
+// Tokens of one workgroup of d_sink_partial.
+inline constexpr int32_t kDSinkTokens = 64;
+
+// d_sink_partial: -sum exp(sink - lse) * delta over some tokens. Grid (ceil(T / kDSinkTokens)), 256
+// threads.
+struct DSinkPartialParams {
+  const float *sink, *lse, *delta;  // [H], [T, H], as dq wrote it
+  float* partial;                   // [H, gridDim.x]
+  int32_t tokens, heads, tiles;
 };
 
 // reduce_d_sink: d_sink[h] = the sum of head h's partials, in a fixed order. Grid (H), 256 threads.
