@@ -58,7 +58,7 @@ def sparse_mla_plan(topk_indices: Tensor, num_kv: int) -> SparseMlaPlan:
         device=topk_indices.device,
     )  # fmt: skip
     described = _tensors.describe("sparse_mla_plan", "plan", data)
-    with _ready(topk_indices.device) as stream:
+    with ready(topk_indices.device) as stream:
         _C.sparse_mla_plan(indices, num_kv, described, stream)
     _tensors.mark_written(data)
     return SparseMlaPlan(tokens, topk, num_kv, data)
@@ -110,7 +110,7 @@ def sparse_mla_fwd_dsv4(
     o = torch.empty_like(q)
     lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device)
     _describe(function, call, {"o": o, "lse": lse})
-    with _ready(q.device) as stream:
+    with ready(q.device) as stream:
         _C.sparse_mla_fwd(call, _tensors.Workspace(q.device), stream)
     _tensors.mark_written(o, lse)
     return o, lse
@@ -179,27 +179,51 @@ def sparse_mla_bwd_dsv4(
 
         Arguments are checked before anything is launched or written.
     """
-    function = "sparse_mla_bwd_dsv4"
-    call = _C.SparseMlaBwdCall()
     if isinstance(lse, Tensor) and lse.is_floating_point():
         lse = lse.detach().float().contiguous()
+    call, outputs = prepare_bwd(
+        q, kv, do, o, lse, topk_indices, attn_sink, scale, R_CHUNK, plan=plan, dlse=dlse
+    )
+    with ready(q.device) as stream:
+        _C.sparse_mla_bwd(call, _tensors.Workspace(q.device), stream)
+    _tensors.mark_written(*outputs)
+    return outputs
+
+
+def prepare_bwd(
+    q: Tensor,
+    kv: Tensor,
+    do: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    topk_indices: Tensor,
+    attn_sink: Tensor | None,
+    scale: float | None,
+    r_chunk: int | None,
+    *,
+    plan: SparseMlaPlan | None = None,
+    dlse: Tensor | None = None,
+) -> tuple[_C.SparseMlaBwdCall, tuple[Tensor, Tensor, Tensor | None]]:
+    """The checked call of a backward and the outputs allocated for it.
+
+    The tensors must outlive the call. Arguments and errors are those of `sparse_mla_bwd_dsv4`.
+    """
+    function = "sparse_mla_bwd_dsv4"
+    call = _C.SparseMlaBwdCall()
     tensors = {
         "q": q, "kv": kv, "do": do, "o": o, "lse": lse, "topk_indices": topk_indices,
         "attn_sink": attn_sink, "dlse": dlse,
     }  # fmt: skip
     _describe(function, call, tensors)
     call.scale = DEFAULT_SCALE if scale is None else scale
-    call.r_chunk = R_CHUNK
+    call.r_chunk = r_chunk
     _C.check_sparse_mla_bwd(call)
     call.plan = _described_plan(function, plan, topk_indices, kv)
 
     dq, dkv = torch.empty_like(q), torch.empty_like(kv)
     d_sink = None if attn_sink is None else torch.empty_like(attn_sink)
     _describe(function, call, {"dq": dq, "dkv": dkv, "d_sink": d_sink})
-    with _ready(q.device) as stream:
-        _C.sparse_mla_bwd(call, _tensors.Workspace(q.device), stream)
-    _tensors.mark_written(dq, dkv, d_sink)
-    return dq, dkv, d_sink
+    return call, (dq, dkv, d_sink)
 
 
 @overload
@@ -309,7 +333,7 @@ def _described_plan(
 
 
 @contextmanager
-def _ready(device: torch.device) -> Iterator[int]:
+def ready(device: torch.device) -> Iterator[int]:
     """The raw stream to launch on; within it, an Error says when the GPU is another one."""
     if device.type == "cpu":
         _C.set_thread_count(torch.get_num_threads())

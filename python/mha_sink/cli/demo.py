@@ -1,6 +1,7 @@
-"""One training step of a small random GptOss over real text, backward through mha_bwd.
+"""Training of a small random model over real text: a GptOss step, or sparse MLA of DeepSeek-V4.
 
-Compares dq, dk, dv and d_sink of each layer with float64. Exit status 1 when a gate fails.
+Compares the gradients of q, k, v (or q, kv) and the sinks with float64. Exit status 1 when a gate
+fails.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from pathlib import Path
 import torch
 
 from mha_sink import _C
+from mha_sink.cli import demo_sparse_mla
 from mha_sink.cli.errors import UsageError
 from mha_sink.cli.report import print_gate, print_instruction_mix
+
+SEQLENS = {"gpt_oss": 512, "sparse_mla": 256}
 
 
 def _positive(text: str) -> int:
@@ -25,19 +29,40 @@ def _positive(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seqlen", type=_positive, default=512, help="bytes of text (%(default)s)")
+    parser.add_argument(
+        "model", nargs="?", choices=tuple(SEQLENS), default="gpt_oss",
+        help="%(default)s by default",
+    )  # fmt: skip
+    parser.add_argument("--seqlen", type=_positive, help="bytes of text (512, of sparse_mla 256)")
     parser.add_argument("--heads", type=_positive, default=64, help="query heads (%(default)s)")
-    parser.add_argument("--kv-heads", type=_positive, default=8, help="KV heads (%(default)s)")
-    parser.add_argument("--head-dim", type=_positive, default=64, help="head dim (%(default)s)")
+    parser.add_argument(
+        "--kv-heads", type=_positive, default=8, help="KV heads of gpt_oss (%(default)s)"
+    )
+    parser.add_argument(
+        "--head-dim", type=_positive, default=64, help="head dim of gpt_oss (%(default)s)"
+    )
+    parser.add_argument(
+        "--blocks", type=_positive, default=32,
+        help="compressed blocks that a token of sparse_mla sees (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--steps", type=_positive, default=3, help="optimiser steps of sparse_mla (%(default)s)"
+    )
     parser.add_argument(
         "--window", type=_positive, default=128,
-        help="keys that the sliding-window layer sees (%(default)s)",
+        help="keys that a sliding window holds (%(default)s)",
     )  # fmt: skip
     parser.add_argument("--text", type=Path, help="file to read; this project's README by default")
     parser.add_argument("--seed", type=int, default=0, help="of the weights (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
+    options.seqlen = options.seqlen or SEQLENS[options.model]
+    if options.model == "sparse_mla":
+        return demo_sparse_mla.run(
+            read_text(options.text, options.seqlen), options.heads, options.window,
+            options.blocks, options.steps, options.seed,
+        )  # fmt: skip
     if options.heads % options.kv_heads:
         raise UsageError(
             f"--heads is {options.heads} and --kv-heads {options.kv_heads}; need a multiple of it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from mha_sink import _C
@@ -45,3 +46,45 @@ def print_instruction_mix(profile: Mapping[str, _C.InstructionMix]) -> None:
     print_table(
         "Instructions executed", ("kernel", "wave instructions", *MIX_CLASSES, "scalar"), rows
     )
+
+
+ACCESS = re.compile(r"(s_load|s_buffer_load|ds(?!_b?permute|_swizzle)|global|buffer|flat|scratch)_")
+WIDTH = re.compile(r"_(?:dwordx(\d+)|(dword)|[su]?(byte)|[su]?(short)|[ubif]+(\d+))")
+
+
+def bytes_moved(mix: _C.InstructionMix, space: str) -> int:
+    """Bytes that the executed accesses to "global" memory or to "lds" move with all lanes active.
+
+    A load from global memory into LDS counts as global.
+    """
+    return sum(
+        count * access_bytes(mnemonic)
+        for mnemonic, count in mix["mnemonics"].items()
+        if mnemonic.startswith("ds_") == (space == "lds")
+    )
+
+
+def access_bytes(mnemonic: str) -> int:
+    """Bytes that one wave moves with an instruction; 0 when it does not access memory."""
+    access, width = ACCESS.match(mnemonic), WIDTH.search(mnemonic)
+    if access is None:
+        return 0
+    if "_atomic_" in mnemonic:  # 32 bits, packed pairs too, unless it says otherwise
+        return 64 * (8 if mnemonic.endswith(("_x2", "_f64")) else 4)
+    if width is None:
+        return 0
+    dwords, dword, byte, _, bits = width.groups()
+    size = 4 * int(dwords) if dwords else 4 if dword else 1 if byte else int(bits or 16) // 8
+    lanes = 1 if access[1].startswith("s_") else 64
+    return size * lanes * (2 if "read2" in mnemonic or "write2" in mnemonic else 1)
+
+
+def mfma_flops(mix: _C.InstructionMix) -> int:
+    """Multiplications and additions of the executed matrix instructions."""
+    total = 0
+    for mnemonic, count in mix["mnemonics"].items():
+        shape = re.match(r"v_mfma_\w+?_(\d+)x(\d+)x(\d+)", mnemonic)
+        if shape is not None:
+            m, n, k = map(int, shape.groups())
+            total += 2 * m * n * k * count
+    return total

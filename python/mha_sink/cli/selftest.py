@@ -30,7 +30,7 @@ INSTANCE = re.compile(r"mha_dq_dk_dv_(bf16|fp16)_hd(\d+)(?:x(\d+))?")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
-        type=_device,
+        type=parse_device,
         metavar="{emulated,rocm,rocm:N}",
         help="what is tested; default: rocm where there is one, else emulated",
     )
@@ -50,14 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Exit status: 0, 1 when something differs or fails, 2 when there is no such device."""
-    if options.grid is not None:
-        if options.device not in (None, "cpu") or options.kernel or options.json is not None:
-            raise UsageError(
-                "--grid runs on the emulator; it takes no --device, --kernel or --json"
-            )
-        _C.set_thread_count(torch.get_num_threads())
-        return acceptance.run(options.grid)
-    device = options.device or _default_device()
+    device = options.device or default_device()
     described = describe_device(device)
     _C.set_thread_count(torch.get_num_threads())
     cases = [chosen for chosen in instance_cases() if options.kernel in chosen.kernel]
@@ -201,14 +194,16 @@ def describe_device(device: str) -> dict[str, Any]:
     }
 
 
-def _device(text: str) -> str:
+def parse_device(text: str) -> str:
+    """The torch name of a device that the command line names."""
     match = re.fullmatch(r"emulated|rocm(?::(\d+))?", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r}; need emulated, rocm or rocm:N")
     return "cpu" if text == "emulated" else f"cuda:{match.group(1) or 0}"
 
 
-def _default_device() -> str:
+def default_device() -> str:
+    """The torch name of the first GPU of the HIP runtime; cpu without one."""
     try:
         _C.rocm()
     except mha_sink.Error:

@@ -223,10 +223,10 @@ def run_sparse_bwd(inputs: SparseInputs, bwd: SparseMlaBwd | None = None) -> dic
     return written if d_sink is None else {**written, "d_sink": d_sink}
 
 
-def check_sparse_bwd(inputs: SparseInputs, against: Expected | None = None) -> GateResult:
-    """`run_sparse_bwd`, through the gate; `against`: `expected_sparse_bwd(inputs)` if at hand."""
-    against = against or expected_sparse_bwd(inputs)
-    return check(run_sparse_bwd(inputs), against.x64, against.xr)
+def check_sparse_bwd(inputs: SparseInputs, bwd: SparseMlaBwd | None = None) -> GateResult:
+    """`run_sparse_bwd`, through the gate."""
+    against = expected_sparse_bwd(inputs)
+    return check(run_sparse_bwd(inputs, bwd), against.x64, against.xr)
 
 
 def check_sparse_fwd(inputs: SparseInputs) -> GateResult:
