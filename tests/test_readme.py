@@ -10,23 +10,37 @@ from typing import Any
 import pytest
 import torch
 
+import mha_sink
+
 ROOT = Path(__file__).parent.parent
 
 
-def code_block(language: str) -> str:
+def code_blocks(language: str, count: int) -> list[str]:
     blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 1
-    return str(blocks[0])
+    assert len(blocks) == count
+    return blocks
+
+
+def executed(code: str) -> dict[str, Any]:
+    torch.manual_seed(0)
+    names: dict[str, Any] = {"torch": torch, "mha_sink": mha_sink}
+    exec(compile(code, "README.md", "exec"), names)
+    return names
 
 
 def test_python() -> None:
-    torch.manual_seed(0)
-    names: dict[str, Any] = {}
-    exec(compile(code_block("python"), "README.md", "exec"), names)
+    names = executed(code_blocks("python", 2)[0])
     for result, like in {"dq": "q", "dk": "k", "dv": "v", "d_sink": "d_sink"}.items():
         assert names[result].shape == names[like].shape
         assert names[result].isfinite().all()
         assert names[result].abs().max() > 0
+
+
+def test_python_sparse_mla() -> None:
+    names = executed(code_blocks("python", 2)[1])
+    for name in ("q", "kv", "sink"):
+        assert names[name].grad.isfinite().all()
+        assert names[name].grad.abs().max() > 0
 
 
 # With q = 0 and lse = 0 every visible P is 1, so that dv[j] counts the queries that see key j.
@@ -55,7 +69,7 @@ def test_cpp(tmp_path: Path) -> None:
     if build is None or compiler is None:
         pytest.skip("needs g++ and MHA_SINK_BUILD_DIR, a build tree with libmha_sink.a")
     source, program = tmp_path / "readme.cpp", tmp_path / "readme"
-    source.write_text(code_block("cpp") + MAIN)
+    source.write_text(code_blocks("cpp", 1)[0] + MAIN)
     include, library = ROOT / "csrc" / "include", Path(build) / "libmha_sink.a"
     command = [compiler, "-std=c++20", f"-I{include}", source, library, "-pthread", "-o", program]
     subprocess.run(command, check=True)
