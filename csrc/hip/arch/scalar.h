@@ -19,8 +19,20 @@ MHA_SINK_DEVICE int read_lane(int value, int lane) {
   return __builtin_amdgcn_readlane(value, lane);
 }
 
-// Tells the compiler that a value is the same in all lanes.
-MHA_SINK_DEVICE int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
+// ds_permute_b32: the value goes to lane `target`; targets are a permutation of all lanes.
+MHA_SINK_DEVICE int send_to_lane(int target, int value) {
+  return __builtin_amdgcn_ds_permute(target * 4, value);
+}
+
+// global_load_dwordx4 at an address that is the same in all lanes plus an offset that is not. The
+// asm keeps the two apart: the compiler would add them into 64-bit vector registers. So would it
+// where lane_offset is an invariant of a loop, unless that is opaque() in the loop.
+MHA_SINK_DEVICE u32x4 load_16_bytes(uint64_t address, uint32_t lane_offset) {
+  asm("" : "+s"(address));
+  using Bytes = const __attribute__((address_space(1))) char*;
+  using Chunk = const __attribute__((address_space(1))) u32x4*;
+  return *reinterpret_cast<Chunk>(reinterpret_cast<Bytes>(address) + lane_offset);
+}
 
 // global_atomic_add without return, device scope. Sums of integers do not depend on the order.
 MHA_SINK_DEVICE void atomic_increment(uint32_t* address) {

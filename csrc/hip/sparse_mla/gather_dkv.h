@@ -77,41 +77,61 @@ struct GatherDkv {
  private:
   static MHA_SINK_DEVICE uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-  static MHA_SINK_DEVICE Sum sum_entries(const GatherDkvParams& p, uint32_t begin, uint32_t end) {
+  // The rows of interm of up to 64 entries, by their addresses, which lanes 0..count-1 hold.
+  struct Rows {
+    int low, high;
+    int count;
+
+    MHA_SINK_DEVICE u32x4 load(int i, uint32_t lane_offset) const {
+      const uint64_t address = uint64_t{static_cast<uint32_t>(read_lane(high, i))} << 32 |
+                               static_cast<uint32_t>(read_lane(low, i));
+      return load_16_bytes(address, lane_offset);
+    }
+  };
+
+  static MHA_SINK_DEVICE Rows find_rows(const GatherDkvParams& p, uint32_t first, uint32_t end) {
     const int lane = lane_id();
-    const char* interm = static_cast<const char*>(p.interm) + lane * 16;
+    bool valid = first + lane < end;
+    uint64_t address = 0;
+    if (valid) {
+      const uint32_t entry = p.entry[first + lane];
+      const uint32_t token = entry / p.topk_padded;
+      const uint32_t slot = entry - token * p.topk_padded - p.chunk.slot0;
+      valid = slot < static_cast<uint32_t>(p.chunk.slots);  // else of another chunk
+      const uint64_t row = uint64_t{token} * p.chunk.slots + slot;
+      address = reinterpret_cast<uint64_t>(p.interm) + row * kRowBytes;
+    }
+    // To the front, in their order.
+    const uint64_t mask = ballot(valid);
+    const int count = __builtin_popcountll(mask);
+    const int target = valid ? lanes_before(mask) : count + lanes_before(~mask);
+    return {send_to_lane(target, static_cast<int>(address)),
+            send_to_lane(target, static_cast<int>(address >> 32)), count};
+  }
+
+  static MHA_SINK_DEVICE Sum sum_entries(const GatherDkvParams& p, uint32_t begin, uint32_t end) {
     Sum sum;
     for (uint32_t first = begin; first < end; first += kWaveSize) {
-      // Each lane finds the row of interm of one entry; -1: of another chunk.
-      int64_t place = -1;
-      if (first + lane < end) {
-        const uint32_t entry = p.entry[first + lane];
-        const uint32_t token = entry / p.topk_padded;
-        const uint32_t slot = entry - token * p.topk_padded - p.chunk.slot0;
-        if (slot < static_cast<uint32_t>(p.chunk.slots)) {
-          place = int64_t{token} * p.chunk.slots + slot;
-        }
+      const Rows rows = find_rows(p, first, end);
+      uint32_t lane_offset = lane_id() * 16;
+      int i = 0;
+      for (; i + kUnroll <= rows.count; i += kUnroll) {
+        u32x4 part[kUnroll];
+        opaque(lane_offset);
+#pragma unroll
+        for (int k = 0; k < kUnroll; ++k) part[k] = rows.load(i + k, lane_offset);
+#pragma unroll
+        for (int k = 0; k < kUnroll; ++k) sum.add(part[k]);
       }
-      const int low = static_cast<int>(place), high = static_cast<int>(place >> 32);
-      uint64_t pending = ballot(place >= 0);
-      while (pending != 0) {
-        u32x4 rows[kUnroll];
-        int loaded = 0;
+      if (i == rows.count) continue;
+      u32x4 part[kUnroll];
 #pragma unroll
-        for (int i = 0; i < kUnroll; ++i) {
-          rows[i] = u32x4(0);
-          if (pending == 0) continue;
-          const int source = __builtin_ctzll(pending);
-          pending &= pending - 1;
-          const uint64_t from = uint64_t{static_cast<uint32_t>(read_lane(high, source))} << 32 |
-                                static_cast<uint32_t>(read_lane(low, source));
-          rows[i] = *reinterpret_cast<const u32x4*>(interm + from * kRowBytes);
-          ++loaded;
-        }
+      for (int k = 0; k < kUnroll; ++k) {
+        part[k] = rows.load(arch::min(i + k, rows.count - 1), lane_offset);
+      }
 #pragma unroll
-        for (int i = 0; i < kUnroll; ++i) {
-          if (i < loaded) sum.add(rows[i]);
-        }
+      for (int k = 0; k < kUnroll; ++k) {
+        if (i + k < rows.count) sum.add(part[k]);
       }
     }
     return sum;

@@ -106,32 +106,56 @@ struct ScanRows {
 };
 
 struct FillEntries {
-  static MHA_SINK_DEVICE void run(const FillEntriesParams& p) {
+  // Rows that differ modulo this get different words.
+  static constexpr int kWords = 2048;
+
+  struct Lds {
+    int lane[kWords];
+  };
+
+  // Lanes of equal rows take consecutive places in lane order.
+  struct Place {
+    uint32_t rank = 0, group = 1;
+  };
+
+  static MHA_SINK_DEVICE Place place_among_equals(int row, bool valid, Lds& lds) {
+    const int lane = lane_id();
+    // Where two lanes write one word, one of them reads the other's number: it is in `pending`, and
+    // nobody else needs to look at equal rows. Which one does not show in the result.
+    int& word = lds.lane[row & (kWords - 1)];
+    if (valid) word = lane;
+    workgroup_barrier();
+    const bool lost = valid && word != lane;
+    workgroup_barrier();
+    Place place;
+    for (uint64_t pending = ballot(lost); pending != 0;) {
+      const int chosen = read_lane(row, __builtin_ctzll(pending));
+      const uint64_t equal = ballot(row == chosen);
+      if (row == chosen) {
+        place.rank = lanes_before(equal);
+        place.group = __builtin_popcountll(equal);
+      }
+      pending &= ~equal;
+    }
+    return place;
+  }
+
+  static MHA_SINK_DEVICE void run(const FillEntriesParams& p, Lds& lds) {
     const int segment = workgroup_id_x(), lane = lane_id();
     const int token_end = min((segment + 1) * p.segment_tokens, p.tokens);
     uint32_t* cursor = p.cursor + int64_t{segment} * p.num_kv;
     for (int token = segment * p.segment_tokens; token < token_end; ++token) {
-      const int count = p.slots.count[token];
+      const int count = scalar_load(p.slots.count + token);
       const uint32_t first = static_cast<uint32_t>(token) * p.slots.topk_padded;
       const int32_t* index = p.slots.index + first;
       for (int slot0 = 0; slot0 < count; slot0 += kWaveSize) {
         const bool valid = slot0 + lane < count;
         const int row = valid ? index[slot0 + lane] : -1;
-        // Lanes of equal rows take consecutive places in lane order.
-        uint32_t rank = 0, group = 0;
-        for (uint64_t pending = ballot(valid); pending != 0;) {
-          const int chosen = read_lane(row, __builtin_ctzll(pending));
-          const uint64_t equal = ballot(row == chosen);
-          if (row == chosen) {
-            rank = lanes_before(equal);
-            group = __builtin_popcountll(equal);
-          }
-          pending &= ~equal;
-        }
+        const Place place = place_among_equals(row, valid, lds);
         if (valid) {
-          const uint32_t place = cursor[row];
-          p.entry[p.row_begin[row] + place + rank] = first + slot0 + lane;
-          if (rank + 1 == group) cursor[row] = place + group;
+          const uint32_t used = cursor[row];
+          p.entry[p.row_begin[row] + used + place.rank] = first + slot0 + lane;
+          if (place.rank + 1 == place.group) cursor[row] = used + place.group;
         }
       }
     }
