@@ -94,11 +94,10 @@ void check_sparse_mla_indices(const Array& topk_indices, const SparseMlaSizes& s
   for (size_t i = 0; i < count; ++i) {
     if (values[i] >= -1 && values[i] < sizes.num_kv) continue;
     const auto topk = static_cast<size_t>(sizes.topk);
-    throw InvalidArgument(
-        std::string(topk_indices.name) +
-        ": topk_indices must be -1 (an empty slot) or a row of kv below num_kv = " +
-        to_string(sizes.num_kv) + ": " + to_string(values[i]) + " given at [" +
-        to_string(i / topk) + ", " + to_string(i % topk) + "]");
+    throw InvalidArgument(std::string(topk_indices.name) +
+                          " must be -1 (an empty slot) or a row of kv below num_kv = " +
+                          to_string(sizes.num_kv) + ": " + to_string(values[i]) + " given at [" +
+                          to_string(i / topk) + ", " + to_string(i % topk) + "]");
   }
 }
 

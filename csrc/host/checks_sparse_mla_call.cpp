@@ -27,13 +27,16 @@ const TensorDesc& required(const char* name, const std::optional<TensorDesc>& te
   return *tensor;
 }
 
+// An empty tensor is, whatever its strides.
 bool contiguous(const TensorDesc& tensor) {
+  bool packed = true;
   int64_t stride = 1;
   for (size_t i = tensor.shape.size(); i-- > 0;) {
-    if (tensor.shape[i] > 1 && tensor.strides[i] != stride) return false;
+    if (tensor.shape[i] == 0) return true;
+    packed = packed && (tensor.shape[i] == 1 || tensor.strides[i] == stride);
     stride *= tensor.shape[i];
   }
-  return true;
+  return packed;
 }
 
 // What every tensor of a call has in common.

@@ -208,9 +208,10 @@ void bad_indices_are_no_access() {
   for (size_t i = 0; i < other.indices.size(); ++i) {
     if (other.indices[i] == -1) other.indices[i] = kBad[i % 4];
   }
-  expect_throw<InvalidArgument>([&] { forward(other); }, "topk_indices must be",
+  expect_throw<InvalidArgument>([&] { forward(other); }, "topk_indices_ptr must be -1",
                                 "refused where the host can read them");
-  expect_throw<InvalidArgument>([&] { backward(other); }, "topk_indices must be", "backward too");
+  expect_throw<InvalidArgument>([&] { backward(other); }, "topk_indices_ptr must be -1",
+                                "backward too");
   forward(problem);
   backward(problem);
   OtherDevice device;

@@ -176,10 +176,12 @@ struct Fwd {
     }
     const int head = head0 + lane % 32;
     const bool head_exists = head < p.heads;
-    const float sink = p.sink && head_exists ? p.sink[head] * kLog2E : -__builtin_inff();
-    const float top = __builtin_fmaxf(base, sink);
-    float factor = 0.0f, lse = top;  // top = -inf: nothing to see; sink = inf: it takes everything
-    if (top != -__builtin_inff() && sink != __builtin_inff()) {
+    // lse of a row without slots, or whose sink takes everything; exactly the sink.
+    float lse = p.sink && head_exists ? p.sink[head] : -__builtin_inff();
+    float factor = 0.0f;
+    const float sink = lse * kLog2E;
+    if (base != -__builtin_inff() && sink != __builtin_inff()) {
+      const float top = __builtin_fmaxf(base, sink);
       const float weight = exp2(base - top);
       total = total * weight + exp2(sink - top);
       factor = weight * reciprocal(total);
