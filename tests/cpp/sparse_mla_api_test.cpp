@@ -101,8 +101,8 @@ void results() {
   }
 }
 
-void same_bits_however_waves_interleave() {
-  SparseMla problem(3, 20, 37, 160);
+void same_bits_however_waves_interleave(int heads) {
+  SparseMla problem(3, heads, 37, 160);
   const emulator::Schedule before = emulator::default_schedule();
   forward(problem);
   backward(problem);
@@ -112,7 +112,8 @@ void same_bits_however_waves_interleave() {
     problem.poison();
     forward(problem);
     backward(problem);
-    expect(Bits(problem) == expected, "quantum " + std::to_string(schedule.quantum));
+    expect(Bits(problem) == expected,
+           "H " + std::to_string(heads) + ", quantum " + std::to_string(schedule.quantum));
   }
   emulator::set_default_schedule(before);
 }
@@ -300,7 +301,7 @@ void workspace_sizes() {
 int main() {
   using namespace mha_sink::test;
   results();
-  same_bits_however_waves_interleave();
+  for (int heads : {20, 64, 100}) same_bits_however_waves_interleave(heads);
   a_plan_serves_many_calls();
   optional_tensors();
   nothing_to_do();

@@ -58,15 +58,19 @@ struct DkvSlots {
   MHA_SINK_DEVICE void load_operands() {
     const Buffer q_rows = token_buffer(p.q, token, p.heads);
     const Buffer dout_rows = token_buffer(p.dout, token, p.heads);
+    StagedTile<kBlockHeads, kHeadDim, Config::kThreads> staged_q, staged_dout;
+    const auto stage_heads = [&](int hb) {
+      staged_q.load_at(q_rows, hb * kBlockHeads * kRowBytes, kRowBytes);
+      staged_dout.load_at(dout_rows, hb * kBlockHeads * kRowBytes, kRowBytes);
+    };
+    stage_heads(0);
 #pragma unroll
     for (int hb = 0; hb < Config::kHeadBlocks; ++hb) {
       if (hb > 0) workgroup_barrier();
-      StagedTile<kBlockHeads, kHeadDim, Config::kThreads> staged_q, staged_dout;
-      staged_q.load_at(q_rows, hb * kBlockHeads * kRowBytes, kRowBytes);
-      staged_dout.load_at(dout_rows, hb * kBlockHeads * kRowBytes, kRowBytes);
       staged_q.store(lds.heads.q);
       staged_dout.store(lds.heads.dout);
       workgroup_barrier();
+      if (hb + 1 < Config::kHeadBlocks) stage_heads(hb + 1);
 #pragma unroll
       for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
         const int block = wave * Config::kWaveDimBlocks + i;

@@ -68,28 +68,29 @@ struct Dq {
   MHA_SINK_DEVICE Dq(const DqParams& params, typename Config::LdsPlan& plan)
       : p(params), lds(plan) {}
 
+  // Steps of D over which a wave sums o * do: waves that share the heads share D where do is in
+  // LDS.
+  static constexpr int kRowSumSteps =
+      Config::kGradientInLds ? kSteps / Config::kSlotBlocks : kSteps;
+
+  MHA_SINK_DEVICE Operand load_o(int i) {
+    const int step = Config::kGradientInLds ? slot_block * kRowSumSteps + i : i;
+    return load_head_operand(token_buffer(p.o, token, p.heads), lane, head0, step);
+  }
+
   // rowsum(o * do) of each lane's head: the diagonal of o do^T.
-  MHA_SINK_DEVICE float row_sums() {
-    const Buffer o_rows = token_buffer(p.o, token, p.heads);
+  template <class LoadO>
+  MHA_SINK_DEVICE float row_sums(LoadO&& o) {
     Product product;
-    if constexpr (Config::kGradientInLds) {
-      // Each of the waves that share the heads takes a part of D.
-      constexpr int kPart = kSteps / Config::kSlotBlocks;
 #pragma unroll
-      for (int i = 0; i < kPart; ++i) {
-        const int step = slot_block * kPart + i;
-        add_or_start(product, i, load_head_operand(o_rows, lane, head0, step),
-                     lds.dout.load_rows(lane, head_block * kBlockHeads, step));
-      }
-    } else {
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        const Operand o = load_head_operand(o_rows, lane, head0, step);
-        if (step < kResidentSteps) {
-          add_or_start(product, step, o, resident_dout[step]);
-        } else {
-          product.add(o, dout[step - kResidentSteps]);
-        }
+    for (int i = 0; i < kRowSumSteps; ++i) {
+      if constexpr (Config::kGradientInLds) {
+        const int step = slot_block * kRowSumSteps + i;
+        add_or_start(product, i, o(i), lds.dout.load_rows(lane, head_block * kBlockHeads, step));
+      } else if (i < kResidentSteps) {
+        add_or_start(product, i, o(i), resident_dout[i]);
+      } else {
+        product.add(o(i), dout[i - kResidentSteps]);
       }
     }
     const f32x16 block = product.ready();
@@ -112,19 +113,21 @@ struct Dq {
     return sum;
   }
 
-  // row_lse and row_delta. dO is where scores() reads it.
-  MHA_SINK_DEVICE void make_row_constants() {
-    const uint32_t head = head0 + lane % 32;
-    const bool exists = head < static_cast<uint32_t>(p.heads);
-    const int64_t row = int64_t{token} * p.heads + head;
-    const float lse = exists ? p.lse[row] : -__builtin_inff();
+  MHA_SINK_DEVICE bool head_exists() const {
+    return head0 + lane % 32 < static_cast<uint32_t>(p.heads);
+  }
+  MHA_SINK_DEVICE int64_t row() const { return int64_t{token} * p.heads + head0 + lane % 32; }
+
+  // row_lse and row_delta, from lse and what must be subtracted from the row sums. dO is where
+  // scores() reads it.
+  template <class LoadO>
+  MHA_SINK_DEVICE void make_row_constants(float lse, float dlse, LoadO&& o) {
     float delta = 0.0f;
     if (p.chunk.first) {
-      delta = row_sums();
-      if (exists && p.dlse) delta -= p.dlse[row];
-      if (exists && p.delta && slot_block == 0 && lane < 32) p.delta[row] = delta;
-    } else if (exists) {
-      delta = p.delta[row];
+      delta = row_sums(o) - dlse;
+      if (p.delta && head_exists() && slot_block == 0 && lane < 32) p.delta[row()] = delta;
+    } else if (head_exists()) {
+      delta = p.delta[row()];
     }
     // A row that sees nothing, or nothing beside its sink, has P = dS = 0 whatever delta is.
     const bool sees_slots = __builtin_fabsf(lse) != __builtin_inff();
@@ -229,25 +232,39 @@ struct Dq {
     }
   }
 
+  MHA_SINK_DEVICE void load_q() {
+    const Buffer rows = token_buffer(p.q, token, p.heads);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) q[i].value = load_head_operand(rows, lane, head0, i);
+  }
+
   MHA_SINK_DEVICE void run() {
     const int count = scalar_load(p.slots.count + token);
     const int end = min(count, p.chunk.slot0 + p.chunk.slots);
     const int32_t* list = p.slots.index + int64_t{token} * p.slots.topk_padded;
 #pragma unroll
     for (auto& block : dq) block.clear();
-    const bool has_slots = p.chunk.slot0 < end;
-    if (has_slots) {
-      next.load_indices(list, p.chunk.slot0, count);
-      next.copy(p.kv, lds.kv);
-      next.load_indices(list, p.chunk.slot0 + Config::kSlots, count);
-      const Buffer q_rows = token_buffer(p.q, token, p.heads);
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) q[i].value = load_head_operand(q_rows, lane, head0, i);
-    }
+    if (p.chunk.slot0 < end) next.load_indices(list, p.chunk.slot0, count);
+    const float lse = head_exists() ? p.lse[row()] : -__builtin_inff();
+    const float dlse = head_exists() && p.dlse ? p.dlse[row()] : 0.0f;
     const Buffer gradient = token_buffer(p.dout, token, p.heads);
     if constexpr (Config::kGradientInLds) {
-      load_heads<Config::kHeads, Config::kThreads>(gradient, workgroup_id_y() * Config::kHeads,
-                                                   lds.dout);
+      // All on their way before the first is waited for.
+      StagedTile<Config::kHeads, kHeadDim, Config::kThreads> staged;
+      staged.load_at(gradient, workgroup_id_y() * Config::kHeads * kRowBytes, kRowBytes);
+      Operand o[kRowSumSteps];
+      if (p.chunk.first) {
+#pragma unroll
+        for (int i = 0; i < kRowSumSteps; ++i) o[i] = load_o(i);
+      }
+      if (p.chunk.slot0 < end) {
+        next.load_rows(p.kv);
+        load_q();
+      }
+      staged.store(lds.dout);
+      if (p.chunk.slot0 < end) next.store(lane, lds.kv);
+      workgroup_barrier();
+      make_row_constants(lse, dlse, [&](int i) { return o[i]; });
     } else {
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
@@ -258,9 +275,14 @@ struct Dq {
           dout[i - kResidentSteps] = operand;
         }
       }
+      if (p.chunk.slot0 < end) {
+        load_q();
+        next.copy(p.kv, lds.kv);
+      }
+      workgroup_barrier();
+      make_row_constants(lse, dlse, [&](int i) { return load_o(i); });
     }
-    workgroup_barrier();
-    make_row_constants();
+    if (p.chunk.slot0 < end) next.load_indices(list, p.chunk.slot0 + Config::kSlots, count);
     for (int slot0 = p.chunk.slot0; slot0 < end; slot0 += Config::kSlots) {
       step(list, slot0, end, count);
     }

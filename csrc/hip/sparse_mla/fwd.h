@@ -200,11 +200,16 @@ struct Fwd {
     for (auto& block : o) block.clear();
     if (count > 0) {
       next.load_indices(list, 0, count);
-      next.copy(p.kv, lds.kv);
-      next.load_indices(list, Config::kSlots, count);
+      if constexpr (Config::kPrefetch) next.load_rows(p.kv);
       const Buffer q_rows = token_buffer(p.q, token, p.heads);
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) q[i].value = load_head_operand(q_rows, lane, head0, i);
+      if constexpr (Config::kPrefetch) {
+        next.store(lane, lds.kv);
+      } else {
+        next.copy(p.kv, lds.kv);
+      }
+      next.load_indices(list, Config::kSlots, count);
       workgroup_barrier();
       for (int slot0 = 0; slot0 < count; slot0 += Config::kSlots) step(list, slot0, count);
     }

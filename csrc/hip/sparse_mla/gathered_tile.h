@@ -23,17 +23,6 @@ MHA_SINK_DEVICE Operand load_head_operand(Buffer token, uint32_t lane, int head0
   return buffer_load_16_bytes(token, (head0 + lane % 32) * kRowBytes + lane / 32 * 16 + step * 32);
 }
 
-// Heads head0..head0+kHeads-1 to LDS, in parts that bound the registers in flight.
-template <int kHeads, int kThreads>
-MHA_SINK_DEVICE void load_heads(Buffer token, int head0, LdsTile<kHeads, kHeadDim>& tile) {
-#pragma unroll 1
-  for (int part0 = 0; part0 < kHeads; part0 += 32) {
-    StagedTile<32, kHeadDim, kThreads> part;
-    part.load_at(token, (head0 + part0) * kRowBytes, kRowBytes);
-    part.store(tile, part0);
-  }
-}
-
 using i32x8 = int32_t __attribute__((ext_vector_type(8)));
 
 // kRows selected rows of kv on their way from memory to LDS. A wave takes kRows / 4 adjacent slots,
