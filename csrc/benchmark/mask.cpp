@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "benchmark/option_parser.h"
+#include "benchmark/option_value.h"
 #include "mha_sink/mha_bwd.h"
 
 namespace mha_sink::benchmark {

@@ -5,75 +5,14 @@
 #include <getopt.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <initializer_list>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
+#include "benchmark/option_value.h"
+
 namespace mha_sink::benchmark {
-
-struct BadOption : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// The whole text as a number of that type.
-template <class T>
-std::optional<T> parse_number(const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
-
-// What an option was given, with the conversions that it may ask for.
-class OptionValue {
- public:
-  OptionValue(const char* name, const std::string& text) : name_(name), text_(text) {}
-
-  const std::string& text() const { return text_; }
-  int integer() const { return number<int>("an integer"); }
-  unsigned natural() const { return number<unsigned>("an integer of at least 0"); }
-  float real() const {
-    const auto value = number<float>("a number");
-    if (!std::isfinite(value)) bad("a finite number");
-    return value;
-  }
-  int count(int least) const {
-    const int value = integer();
-    if (value < least) bad("at least " + std::to_string(least));
-    return value;
-  }
-  bool boolean() const { return one_of({"0", "1"}) == "1"; }
-  std::string one_of(std::initializer_list<const char*> choices) const {
-    std::string list;
-    for (const char* choice : choices) {
-      if (text_ == choice) return text_;
-      list += (list.empty() ? "" : ", ") + std::string(choice);
-    }
-    bad("one of " + list);
-  }
-
-  [[noreturn]] void bad(const std::string& needed) const {
-    throw BadOption(std::string(name_) + ": '" + text_ + "' given, " + needed + " needed");
-  }
-
- private:
-  template <class T>
-  T number(const char* needed) const {
-    const std::optional<T> value = parse_number<T>(text_);
-    if (!value) bad(needed);
-    return *value;
-  }
-
-  const char* name_;
-  const std::string& text_;
-};
 
 template <class Options>
 struct OptionRow {

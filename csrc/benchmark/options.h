@@ -1,11 +1,17 @@
 // The command line of benchmark_mha_bwd: CK's and aiter's names and defaults, and a few of our own.
 #pragma once
 
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "benchmark/mask.h"
 
 namespace mha_sink::benchmark {
+
+struct BadOption : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 struct Options {
   bool help = false;

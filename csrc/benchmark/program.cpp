@@ -4,7 +4,7 @@
 #include <exception>
 #include <new>
 
-#include "benchmark/option_parser.h"
+#include "benchmark/options.h"
 #include "host/checks.h"
 
 namespace mha_sink::benchmark {

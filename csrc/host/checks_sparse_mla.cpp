@@ -14,8 +14,11 @@ namespace {
 
 using std::to_string;
 
-// Elements and workgroups of one dimension stay in int32.
-constexpr int64_t kMaxCount = int64_t{1} << 30;
+// Threads of a grid's dimension: what AMD's runtimes accept. dq takes 256 a token, gather_dkv 512 a
+// row of kv.
+constexpr int64_t kMaxThreads = (int64_t{1} << 32) - 1;
+constexpr int64_t kMaxTokens = kMaxThreads / 256, kMaxKv = kMaxThreads / 512;
+constexpr int64_t kMaxTopk = int64_t{1} << 30;  // slots of a token are counted in int32
 
 void check_count(const char* argument, int64_t given, int64_t least, int64_t most) {
   if (given < least) invalid(argument, to_string(given), "at least " + to_string(least));
@@ -37,10 +40,10 @@ bool check_requested() {
 }  // namespace
 
 void check_sparse_mla_sizes(SparseMlaSizes& sizes) {
-  check_count("T (tokens)", sizes.tokens, 0, kMaxCount);
+  check_count("T (tokens)", sizes.tokens, 0, kMaxTokens);
   check_count("H (heads)", sizes.nhead, 1, sparse_mla::kMaxHeads);
-  check_count("num_kv (rows of kv)", sizes.num_kv, sizes.tokens, kMaxCount);
-  check_count("TOPK", sizes.topk, 0, kMaxCount);
+  check_count("num_kv (rows of kv)", sizes.num_kv, sizes.tokens, kMaxKv);
+  check_count("TOPK", sizes.topk, 0, kMaxTopk);
   if (sizes.r_chunk < 0 || sizes.r_chunk % sparse_mla::kBlockSlots != 0) {
     invalid("R_CHUNK", to_string(sizes.r_chunk), "a multiple of 32 above 0");
   }

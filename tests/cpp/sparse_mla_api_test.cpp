@@ -263,6 +263,9 @@ void refusals() {
   args.nhead = 129;
   expect(sparse_mla_bwd(args, stream) < 0, "129 heads: negative");
   expect(unsupported_reason().find("at most 128") != std::string::npos, "and why");
+  args.nhead = 16;
+  args.num_kv = 1 << 23;
+  expect(sparse_mla_bwd(args, stream) < 0, "2^23 rows of kv: more workgroups than a grid holds");
   args = problem.backward();
   expect_throw<InvalidArgument>([&] { sparse_mla_bwd(args, stream); }, "workspace_alloc",
                                 "an empty callback");
