@@ -8,6 +8,7 @@
 #include "device/rocm_runtime.h"
 #include "hip/mha/params.h"
 #include "host/compare_mha_bwd.h"
+#include "host/compare_sparse_mla.h"
 #include "host/device_name.h"
 
 namespace mha_sink {
@@ -67,6 +68,14 @@ void compare(const MhaBwdCall& call, const std::string& device, const py::object
   compare_mha_bwd(call, device_named(device), observer);
 }
 
+template <class Call>
+void compare_sparse(const Call& call, const std::string& device, const py::object& starting,
+                    const py::object& compared) {
+  PythonObserver observer(starting, compared);
+  const py::gil_scoped_release no_gil;
+  compare_sparse_mla(call, device_named(device), observer);
+}
+
 }  // namespace
 
 void bind_device(py::module_& module) {
@@ -83,6 +92,10 @@ void bind_device(py::module_& module) {
       py::arg("hdim"));
   module.def("compare_mha_bwd", &compare, py::arg("call"), py::arg("device"), py::arg("starting"),
              py::arg("compared"));
+  module.def("compare_sparse_mla", &compare_sparse<SparseMlaFwdCall>, py::arg("call"),
+             py::arg("device"), py::arg("starting"), py::arg("compared"));
+  module.def("compare_sparse_mla", &compare_sparse<SparseMlaBwdCall>, py::arg("call"),
+             py::arg("device"), py::arg("starting"), py::arg("compared"));
 }
 
 }  // namespace mha_sink

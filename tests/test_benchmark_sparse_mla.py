@@ -9,6 +9,7 @@ import pytest
 
 BUILD = Path(os.environ.get("MHA_SINK_BUILD_DIR", "build"))
 PROGRAM = BUILD / "benchmark_sparse_mla_bwd"
+FAKE_HIP = BUILD / "tests" / "fake_hip"
 SMALL = ["-T=16", "-H=16", "-topk=64", "-window=32", "-num_pool=32", "-device=emulated"]
 PHASES = ["plan", "dq", "dkv_slots", "dkv_gather", "d_sink"]
 
@@ -73,6 +74,26 @@ def test_a_plan_is_not_part_of_the_call() -> None:
     phases = report("-v=0", "-plan")["emulation"]["phases"]
     assert phases["plan"]["wave_instructions"] == 0
     assert phases["dq"]["wave_instructions"] > 0
+
+
+@pytest.mark.skipif(
+    not (FAKE_HIP / "libamdhip64.so.7").exists(),
+    reason="needs the fake HIP runtime of tests/fake_hip",
+)
+def test_a_gpu_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a HIP runtime whose GPUs are emulated: what is shown is the order of calls, not speed."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKE_HIP))
+    found = report("-device=rocm", "-warmup=1", "-repeat=2", "-T=4")
+    assert "emulated" not in found["device"]
+    assert found["emulation"] is None
+    assert found["validation"]["passed"]
+    timing = found["timing"]
+    for whole_call in (timing["warm"], timing["flushed"]):
+        seconds = whole_call["ms"] * 1e-3
+        assert whole_call["tflops_counted"] == pytest.approx(found["flops"] / seconds * 1e-12)
+        assert whole_call["tflops_useful"] == pytest.approx(found["flops_useful"] / seconds * 1e-12)
+    assert list(timing["phases"]) == PHASES
+    assert all(milliseconds > 0 for milliseconds in timing["phases"].values())
 
 
 def test_equal_seeds_give_equal_inputs() -> None:
