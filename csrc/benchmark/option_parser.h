@@ -57,9 +57,11 @@ std::optional<GivenOption<Options>> next_option(std::span<const OptionRow<Option
   return Given{&row, next_is_value ? argv[optind++] : "1"};
 }
 
-// Sets the initial values, then what the command line gives; ends early, true, at help.
-template <class Options>
-bool parse_rows(std::span<const OptionRow<Options>> rows, int argc, char** argv, Options& options) {
+// Sets the initial values, then what the command line gives, after calling given(row); ends early,
+// true, at help.
+template <class Options, class Given>
+bool parse_rows(std::span<const OptionRow<Options>> rows, int argc, char** argv, Options& options,
+                Given&& given) {
   std::vector<option> long_options;
   for (const OptionRow<Options>& row : rows) {
     const std::string initial = row.initial;
@@ -69,11 +71,17 @@ bool parse_rows(std::span<const OptionRow<Options>> rows, int argc, char** argv,
   }
   long_options.push_back({});
   optind = 0;  // begins a new scan
-  while (const auto given = next_option(rows, argc, argv, std::span<const option>(long_options))) {
-    given->row->set(options, OptionValue(given->row->name, given->value));
-    if (given->row == &rows.back() && given->value == "1") return true;
+  while (const auto next = next_option(rows, argc, argv, std::span<const option>(long_options))) {
+    given(*next->row);
+    next->row->set(options, OptionValue(next->row->name, next->value));
+    if (next->row == &rows.back() && next->value == "1") return true;
   }
   return false;
+}
+
+template <class Options>
+bool parse_rows(std::span<const OptionRow<Options>> rows, int argc, char** argv, Options& options) {
+  return parse_rows(rows, argc, argv, options, [](const OptionRow<Options>&) {});
 }
 
 // A line a row, its meaning wrapped.
