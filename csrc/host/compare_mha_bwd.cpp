@@ -1,6 +1,5 @@
 #include "host/compare_mha_bwd.h"
 
-#include "host/run_mha_bwd.h"
 #include "host/uploads.h"
 
 namespace mha_sink {

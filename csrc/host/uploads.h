@@ -5,7 +5,7 @@
 #include <deque>
 
 #include "device/device.h"
-#include "host/workspace.h"
+#include "host/run_mha_bwd.h"
 #include "mha_sink/error.h"
 
 namespace mha_sink {

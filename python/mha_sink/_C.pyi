@@ -269,6 +269,14 @@ def compare_mha_bwd(
     emulator). A memset is the kernel "memset". The workspace starts as NaN.
     """
 
+def compare_sparse_mla(
+    call: SparseMlaFwdCall | SparseMlaBwdCall,
+    device: str,
+    starting: Callable[[str], object],
+    compared: Callable[[str, tuple[int, int, int], list[tuple[str, bool, bytes, bytes]]], object],
+) -> None:
+    """As compare_mha_bwd, for sparse_mla_fwd and sparse_mla_bwd."""
+
 # Emulated device.
 
 def set_thread_count(threads: int) -> None:

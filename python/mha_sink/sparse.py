@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, overload
@@ -102,14 +102,14 @@ def sparse_mla_fwd_dsv4(
     function = "sparse_mla_fwd_dsv4"
     call = _C.SparseMlaFwdCall()
     tensors = {"q": q, "kv": kv, "topk_indices": topk_indices, "attn_sink": attn_sink}
-    _describe(function, call, tensors)
+    describe_into(function, call, tensors)
     call.scale = DEFAULT_SCALE if scale is None else scale
     _C.check_sparse_mla_fwd(call)
     call.plan = _described_plan(function, plan, topk_indices, kv)
 
     o = torch.empty_like(q)
     lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device)
-    _describe(function, call, {"o": o, "lse": lse})
+    describe_into(function, call, {"o": o, "lse": lse})
     with ready(q.device) as stream:
         _C.sparse_mla_fwd(call, _tensors.Workspace(q.device), stream)
     _tensors.mark_written(o, lse)
@@ -214,7 +214,7 @@ def prepare_bwd(
         "q": q, "kv": kv, "do": do, "o": o, "lse": lse, "topk_indices": topk_indices,
         "attn_sink": attn_sink, "dlse": dlse,
     }  # fmt: skip
-    _describe(function, call, tensors)
+    describe_into(function, call, tensors)
     call.scale = DEFAULT_SCALE if scale is None else scale
     call.r_chunk = r_chunk
     _C.check_sparse_mla_bwd(call)
@@ -222,7 +222,7 @@ def prepare_bwd(
 
     dq, dkv = torch.empty_like(q), torch.empty_like(kv)
     d_sink = None if attn_sink is None else torch.empty_like(attn_sink)
-    _describe(function, call, {"dq": dq, "dkv": dkv, "d_sink": d_sink})
+    describe_into(function, call, {"dq": dq, "dkv": dkv, "d_sink": d_sink})
     return call, (dq, dkv, d_sink)
 
 
@@ -303,11 +303,12 @@ class _SparseMla(torch.autograd.Function):
         return dq, dkv, None, d_sink, None, None
 
 
-def _describe(
+def describe_into(
     function: str,
     call: _C.SparseMlaFwdCall | _C.SparseMlaBwdCall,
-    tensors: dict[str, Tensor | None],
+    tensors: Mapping[str, Tensor | None],
 ) -> None:
+    """Sets the attributes of a call to descriptions of the tensors that are not None."""
     for name, tensor in tensors.items():
         if tensor is not None:
             setattr(call, name, _tensors.describe(function, name, tensor))

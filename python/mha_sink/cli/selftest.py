@@ -20,11 +20,13 @@ from mha_sink import _C, _devices
 from mha_sink.cli import acceptance
 from mha_sink.cli.errors import UsageError
 from mha_sink.cli.table import print_table
-from mha_sink.testing import Case, GateResult, make_inputs, packed_case
+from mha_sink.testing import Case, GateResult, SparseCase, make_inputs, make_sparse_inputs
 from mha_sink.testing.launches import LaunchResult, as_json, compare_launches
+from mha_sink.testing.sparse_launches import compare_sparse_launches
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 INSTANCE = re.compile(r"mha_dq_dk_dv_(bf16|fp16)_hd(\d+)(?:x(\d+))?")
+SPARSE_INSTANCE = re.compile(r"sparse_mla_dkv_slots_(bf16|fp16)_h(\d+)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is tested; default: rocm where there is one, else emulated",
     )
     parser.add_argument(
-        "--grid",
-        choices=sorted(acceptance.STRENGTHS),
-        help="instead: the acceptance matrix against float64, on the emulator; any two values of "
-        "different axes meet in a sampled case, any three in a full one",
-    )
-    parser.add_argument(
-        "--kernel", default="", help="only instances whose dq_dk_dv kernel has this in its name"
+        "--kernel",
+        default="",
+        help="only instances whose dq_dk_dv or dkv_slots kernel has this in its name",
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="the whole report, to attach to a bug"
@@ -53,9 +51,10 @@ def run(options: argparse.Namespace) -> int:
     device = options.device or default_device()
     described = describe_device(device)
     _C.set_thread_count(torch.get_num_threads())
-    cases = [chosen for chosen in instance_cases() if options.kernel in chosen.kernel]
+    every: list[tuple[str, Case | SparseCase]] = [*instance_cases(), *sparse_cases()]
+    cases = [(kernel, case) for kernel, case in every if options.kernel in kernel]
     if not cases:
-        raise UsageError(f"--kernel {options.kernel}: no dq_dk_dv kernel has that in its name")
+        raise UsageError(f"--kernel {options.kernel}: no such dq_dk_dv or dkv_slots kernel")
     print(f"mha_sink {mha_sink.__version__} selftest on {described['name']}")
     tests = [run_case(chosen, device) for chosen in cases]
     report = make_report(described, tests, complete=not options.kernel)
@@ -103,7 +102,26 @@ def instance_cases() -> Iterator[InstanceCase]:
         )
 
 
-def run_case(chosen: InstanceCase, device: str) -> dict[str, Any]:
+def sparse_cases() -> Iterator[tuple[str, SparseCase]]:
+    """For each instance of sparse MLA, tokens with and without slots, heads and slots that fill no
+    block, and chunks."""
+    for kernel in _C.kernels():
+        match = SPARSE_INSTANCE.fullmatch(kernel["name"])
+        if match is not None:
+            dtype, heads = match.groups()
+            yield match.group(), SparseCase(
+                f"sparse_mla_{dtype}_h{heads}", 21, int(heads) - 3, 96, num_pool=90, window=12,
+                r_chunk=32, dtype=DTYPES[dtype],
+            )  # fmt: skip
+            yield (
+                match.group(),
+                SparseCase(
+                    f"sparse_mla_{dtype}_h{heads}-uniform", 13, int(heads), 160, dtype=DTYPES[dtype]
+                ),
+            )
+
+
+def run_case(kernel: str, case: Case | SparseCase, device: str) -> dict[str, Any]:
     """One case as JSON values, an error of the device included."""
     case = chosen.case
     started = time.perf_counter()
@@ -120,9 +138,12 @@ def run_case(chosen: InstanceCase, device: str) -> dict[str, Any]:
         print(f"{case}: {name}{clear}", end=end, flush=True)
 
     try:
-        gate = compare_launches(
-            make_inputs(case), device, starting, launches.append, chosen.deterministic
-        )
+        if isinstance(case, SparseCase):
+            gate = compare_sparse_launches(
+                make_sparse_inputs(case), device, starting, launches.append
+            )
+        else:
+            gate = compare_launches(make_inputs(case), device, starting, launches.append)
     except mha_sink.Error as failure:
         error = f"{at}: {failure}" if at else str(failure)
     passed = not error and gate is not None and gate.passed and all(x.passed for x in launches)

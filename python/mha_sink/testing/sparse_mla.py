@@ -180,6 +180,14 @@ def expected_sparse_bwd(inputs: SparseInputs) -> Expected:
     return Expected(_given(x64), _given(xr))
 
 
+def expected_sparse_fwd(inputs: SparseInputs) -> Expected:
+    """`o` and `lse` of float64 and, as the inputs hold them, of `sparse_reference.mixed`."""
+    x64 = sparse_reference.definition(
+        inputs.q, inputs.kv, inputs.topk_indices, inputs.sink, scale=inputs.case.scale
+    )
+    return Expected({"o": x64.out, "lse": x64.lse}, {"o": inputs.o, "lse": inputs.lse})
+
+
 def _given(gradients: sparse_reference.Gradients) -> dict[str, Tensor]:
     return {name: x for name, x in gradients._asdict().items() if x is not None}
 
@@ -235,11 +243,8 @@ def check_sparse_fwd(inputs: SparseInputs) -> GateResult:
              "attn_sink": inputs.sink}  # fmt: skip
     with _guarded(given) as views, poisoned():
         o, lse = mha_sink.sparse_mla_fwd_dsv4(**views, scale=inputs.case.scale)
-    x64 = sparse_reference.definition(
-        inputs.q, inputs.kv, inputs.topk_indices, inputs.sink, scale=inputs.case.scale
-    )
-    xr = {"o": inputs.o, "lse": inputs.lse}
-    return check({"o": o, "lse": lse}, {"o": x64.out, "lse": x64.lse}, xr)
+    against = expected_sparse_fwd(inputs)
+    return check({"o": o, "lse": lse}, against.x64, against.xr)
 
 
 @contextmanager
