@@ -113,24 +113,29 @@ struct Dq {
     return sum;
   }
 
-  MHA_SINK_DEVICE bool head_exists() const {
-    return head0 + lane % 32 < static_cast<uint32_t>(p.heads);
+  // Of each lane's head, from [T, H]; 0 past the last head. A buffer, since a load under a
+  // condition of the lane makes the compiler take all that follows for divergent: each descriptor
+  // would get a loop of its own.
+  MHA_SINK_DEVICE float load_row(const float* rows) {
+    const Buffer buffer = make_buffer(rows + int64_t{token} * p.heads, p.heads * 4);
+    return buffer_load_f32(buffer, (head0 + lane % 32) * 4);
   }
-  MHA_SINK_DEVICE int64_t row() const { return int64_t{token} * p.heads + head0 + lane % 32; }
 
-  // row_lse and row_delta, from lse and what must be subtracted from the row sums. dO is where
-  // scores() reads it.
+  // row_lse and row_delta, from lse and its gradient. dO is where scores() reads it.
   template <class LoadO>
   MHA_SINK_DEVICE void make_row_constants(float lse, float dlse, LoadO&& o) {
-    float delta = 0.0f;
+    const bool exists = head0 + lane % 32 < static_cast<uint32_t>(p.heads);
+    float delta;
     if (p.chunk.first) {
       delta = row_sums(o) - dlse;
-      if (p.delta && head_exists() && slot_block == 0 && lane < 32) p.delta[row()] = delta;
-    } else if (head_exists()) {
-      delta = p.delta[row()];
+      if (p.delta && exists && slot_block == 0 && lane < 32) {
+        p.delta[int64_t{token} * p.heads + head0 + lane] = delta;
+      }
+    } else {
+      delta = load_row(p.delta);
     }
     // A row that sees nothing, or nothing beside its sink, has P = dS = 0 whatever delta is.
-    const bool sees_slots = __builtin_fabsf(lse) != __builtin_inff();
+    const bool sees_slots = exists && __builtin_fabsf(lse) != __builtin_inff();
     row_lse = sees_slots ? -lse * kLog2E : -__builtin_inff();
     row_delta = sees_slots ? delta * p.scale : 0.0f;
   }
@@ -245,8 +250,7 @@ struct Dq {
 #pragma unroll
     for (auto& block : dq) block.clear();
     if (p.chunk.slot0 < end) next.load_indices(list, p.chunk.slot0, count);
-    const float lse = head_exists() ? p.lse[row()] : -__builtin_inff();
-    const float dlse = head_exists() && p.dlse ? p.dlse[row()] : 0.0f;
+    const float lse = load_row(p.lse), dlse = p.dlse ? load_row(p.dlse) : 0.0f;
     const Buffer gradient = token_buffer(p.dout, token, p.heads);
     if constexpr (Config::kGradientInLds) {
       // All on their way before the first is waited for.

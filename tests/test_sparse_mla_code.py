@@ -1,0 +1,29 @@
+"""What the compiler must make of the sparse MLA kernels."""
+
+import pytest
+
+from mha_sink import _C
+
+PRODUCTS = [
+    kernel["name"]
+    for kernel in _C.kernels()
+    if kernel["name"].startswith("sparse_mla_") and kernel["mfma"] > 0
+]
+
+
+@pytest.mark.parametrize("kernel", PRODUCTS)
+def test_descriptors_and_addresses_stay_scalar(kernel: str) -> None:
+    """A descriptor that the compiler takes for divergent gets a loop over its values.
+
+    Such a loop ends in s_cbranch_execnz; nothing else here needs that.
+    """
+    code = _C.EmulatedObject(_C.kernel_binary(kernel), kernel).disassemble(kernel)
+    assert "s_cbranch_execnz" not in code
+
+
+@pytest.mark.parametrize("kernel", PRODUCTS)
+def test_only_full_rate_products(kernel: str) -> None:
+    code = _C.EmulatedObject(_C.kernel_binary(kernel), kernel).disassemble(kernel)
+    products = {line.split()[1] for line in code.splitlines() if "v_mfma" in line}
+    # ResidentAccumulator::clear() multiplies zeros, whose type does not matter.
+    assert products <= {"v_mfma_f32_32x32x16_bf16", "v_mfma_f32_32x32x16_f16"}
