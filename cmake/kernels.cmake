@@ -37,6 +37,7 @@ set(MHA_SINK_KERNELS
     mha_dq_fp16_hd256
     mha_convert_dq_bf16
     mha_convert_dq_fp16
+    mha_prepare_sequences
     mha_reduce_d_sink
     sparse_mla_count_slots
     sparse_mla_d_sink_partial

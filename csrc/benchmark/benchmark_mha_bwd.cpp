@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "benchmark/device_call.h"
 #include "benchmark/gate.h"
@@ -10,7 +9,6 @@
 #include "benchmark/options.h"
 #include "benchmark/problem.h"
 #include "benchmark/program.h"
-#include "benchmark/reference.h"
 #include "benchmark/report.h"
 #include "benchmark/validate.h"
 #include "device/device.h"

@@ -6,22 +6,22 @@
 #include <optional>
 #include <random>
 #include <string_view>
-
-#include "benchmark/option_parser.h"
+#include <utility>
+#include <vector>
 
 #include "benchmark/group_lengths.h"
+#include "benchmark/option_parser.h"
 #include "benchmark/option_value.h"
 
 namespace mha_sink::benchmark {
 namespace {
 
-// Options whose meaning depends on the lengths.
+// Before what depends on other options is resolved.
 struct Pending {
   Options options;
   bool batch_given = false;
 };
 
-using Value = OptionValue;
 using Row = OptionRow<Pending>;
 
 // CK's `e` and `a` spellings may carry a shape after a colon.
@@ -151,7 +151,10 @@ void resolve(Pending& pending) {
 
 Options parse_options(int argc, char** argv) {
   Pending pending;
-  if (parse_rows<Pending>(kRows, argc, argv, pending)) return pending.options;
+  const auto given = [&](const Row& row) {
+    if (row.name == std::string_view("b")) pending.batch_given = true;
+  };
+  if (parse_rows<Pending>(kRows, argc, argv, pending, given)) return pending.options;
   resolve(pending);
   return pending.options;
 }

@@ -16,6 +16,19 @@ std::string layout_of(const Options& o) {
   return o.iperm == o.operm ? name(o.iperm) : std::string(name(o.iperm)) + "-" + name(o.operm);
 }
 
+std::string joined(const std::vector<int>& lengths) {
+  std::string text;
+  for (const int length : lengths) text += (text.empty() ? "" : ",") + std::to_string(length);
+  return text;
+}
+
+// "67", of sequences "3,0,70", of padded ones "3,0,70(8,8,80)".
+std::string lengths_of(int seqlen, const std::vector<int>& lengths,
+                       const std::vector<int>& padded) {
+  if (lengths.empty()) return std::to_string(seqlen);
+  return joined(lengths) + (padded == lengths ? "" : "(" + joined(padded) + ")");
+}
+
 double tera(double count, double milliseconds) { return count / milliseconds * 1e-9; }
 
 void print_timing(const Report& report) {

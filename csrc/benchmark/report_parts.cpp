@@ -39,6 +39,12 @@ void write_kernel(JsonWriter& json, const KernelProfile& profile) {
   });
 }
 
+// Whether the results are those of single sequences.
+bool judged_by_sequence(const std::vector<TensorResult>& tensors) {
+  return std::ranges::any_of(tensors,
+                             [](const TensorResult& tensor) { return tensor.sequence >= 0; });
+}
+
 }  // namespace
 
 uint64_t count_of(const KernelProfile& profile, const std::string& class_name) {
@@ -86,11 +92,16 @@ void print_counts(const Emulation& emulation) {
 }
 
 void print_validation(const std::vector<TensorResult>& tensors) {
-  std::printf("validation              error    allowed  reference error  largest value\n");
+  const bool by_sequence = judged_by_sequence(tensors);
+  std::printf("validation              error    allowed  reference error  largest value%s\n",
+              by_sequence ? "  sequence" : "");
   for (const TensorResult& t : tensors) {
-    std::printf("  %-6s %-12s %10.3e %10.3e %16.3e %14.3e  %s\n", t.name.c_str(),
-                to_string(t.status), t.error, t.allowed, t.reference_error, t.magnitude,
-                t.reason.c_str());
+    std::printf("  %-6s %-12s %10.3e %10.3e %16.3e %14.3e", t.name.c_str(), to_string(t.status),
+                t.error, t.allowed, t.reference_error, t.magnitude);
+    if (by_sequence) {
+      std::printf("  %8s", t.sequence < 0 ? "all" : std::to_string(t.sequence).c_str());
+    }
+    std::printf("  %s\n", t.reason.c_str());
   }
 }
 
@@ -104,6 +115,7 @@ void write_emulation(JsonWriter& json, const Emulation& emulation) {
 }
 
 void write_validation(JsonWriter& json, const std::vector<TensorResult>& tensors) {
+  const bool by_sequence = judged_by_sequence(tensors);
   json.field("passed", passed(tensors));
   json.object("tensors", [&] {
     for (const TensorResult& tensor : tensors) {
@@ -113,6 +125,11 @@ void write_validation(JsonWriter& json, const std::vector<TensorResult>& tensors
         json.field("allowed", tensor.allowed);
         json.field("reference_error", tensor.reference_error);
         json.field("magnitude", tensor.magnitude);
+        if (by_sequence && tensor.sequence >= 0) {
+          json.field("sequence", tensor.sequence);
+        } else if (by_sequence) {
+          json.null("sequence");
+        }
         json.field("reason", tensor.reason);
       });
     }

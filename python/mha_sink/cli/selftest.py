@@ -20,7 +20,14 @@ from mha_sink import _C, _devices
 from mha_sink.cli import acceptance
 from mha_sink.cli.errors import UsageError
 from mha_sink.cli.table import print_table
-from mha_sink.testing import Case, GateResult, SparseCase, make_inputs, make_sparse_inputs
+from mha_sink.testing import (
+    Case,
+    GateResult,
+    SparseCase,
+    make_inputs,
+    make_sparse_inputs,
+    packed_case,
+)
 from mha_sink.testing.launches import LaunchResult, as_json, compare_launches
 from mha_sink.testing.sparse_launches import compare_sparse_launches
 
@@ -37,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is tested; default: rocm where there is one, else emulated",
     )
     parser.add_argument(
+        "--grid",
+        choices=sorted(acceptance.STRENGTHS),
+        help="instead: the acceptance matrix against float64, on the emulator; any two values of "
+        "different axes meet in a sampled case, any three in a full one",
+    )
+    parser.add_argument(
         "--kernel",
         default="",
         help="only instances whose dq_dk_dv or dkv_slots kernel has this in its name",
@@ -48,11 +61,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Exit status: 0, 1 when something differs or fails, 2 when there is no such device."""
+    if options.grid is not None:
+        if options.device not in (None, "cpu") or options.kernel or options.json is not None:
+            raise UsageError(
+                "--grid runs on the emulator; it takes no --device, --kernel or --json"
+            )
+        _C.set_thread_count(torch.get_num_threads())
+        return acceptance.run(options.grid)
     device = options.device or default_device()
     described = describe_device(device)
     _C.set_thread_count(torch.get_num_threads())
-    every: list[tuple[str, Case | SparseCase]] = [*instance_cases(), *sparse_cases()]
-    cases = [(kernel, case) for kernel, case in every if options.kernel in kernel]
+    every = (*instance_cases(), *sparse_cases())
+    cases = [chosen for chosen in every if options.kernel in chosen.kernel]
     if not cases:
         raise UsageError(f"--kernel {options.kernel}: no such dq_dk_dv or dkv_slots kernel")
     print(f"mha_sink {mha_sink.__version__} selftest on {described['name']}")
@@ -66,10 +86,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 class InstanceCase(NamedTuple):
-    """A case, and the dq_dk_dv kernel that it is for."""
+    """A case, and the dq_dk_dv or dkv_slots kernel that it is for."""
 
     kernel: str
-    case: Case
+    case: Case | SparseCase
     deterministic: bool = False
 
 
@@ -102,18 +122,18 @@ def instance_cases() -> Iterator[InstanceCase]:
         )
 
 
-def sparse_cases() -> Iterator[tuple[str, SparseCase]]:
+def sparse_cases() -> Iterator[InstanceCase]:
     """For each instance of sparse MLA, tokens with and without slots, heads and slots that fill no
     block, and chunks."""
     for kernel in _C.kernels():
         match = SPARSE_INSTANCE.fullmatch(kernel["name"])
         if match is not None:
             dtype, heads = match.groups()
-            yield match.group(), SparseCase(
+            yield InstanceCase(match.group(), SparseCase(
                 f"sparse_mla_{dtype}_h{heads}", 21, int(heads) - 3, 96, num_pool=90, window=12,
                 r_chunk=32, dtype=DTYPES[dtype],
-            )  # fmt: skip
-            yield (
+            ))  # fmt: skip
+            yield InstanceCase(
                 match.group(),
                 SparseCase(
                     f"sparse_mla_{dtype}_h{heads}-uniform", 13, int(heads), 160, dtype=DTYPES[dtype]
@@ -121,7 +141,7 @@ def sparse_cases() -> Iterator[tuple[str, SparseCase]]:
             )
 
 
-def run_case(kernel: str, case: Case | SparseCase, device: str) -> dict[str, Any]:
+def run_case(chosen: InstanceCase, device: str) -> dict[str, Any]:
     """One case as JSON values, an error of the device included."""
     case = chosen.case
     started = time.perf_counter()
@@ -143,7 +163,9 @@ def run_case(kernel: str, case: Case | SparseCase, device: str) -> dict[str, Any
                 make_sparse_inputs(case), device, starting, launches.append
             )
         else:
-            gate = compare_launches(make_inputs(case), device, starting, launches.append)
+            gate = compare_launches(
+                make_inputs(case), device, starting, launches.append, chosen.deterministic
+            )
     except mha_sink.Error as failure:
         error = f"{at}: {failure}" if at else str(failure)
     passed = not error and gate is not None and gate.passed and all(x.passed for x in launches)

@@ -56,6 +56,7 @@ __all__ = [
     "expected_sparse_bwd",
     "make_inputs",
     "make_sparse_inputs",
+    "packed_case",
     "poisoned_workspace",
     "run_guarded",
     "run_sparse_bwd",
