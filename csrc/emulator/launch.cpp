@@ -113,12 +113,13 @@ void launch(const CodeObject& object, const Kernel& kernel, const LaunchSpec& sp
   run_on_threads(threads, [&] {
     if (next.load(std::memory_order_relaxed) >= workgroups) return;  // a helper that came late
     try {
-      WorkgroupExecutor executor(dispatch);
+      WorkgroupExecutor executor(dispatch, spec.observers);
       while (!dispatch.stop.load(std::memory_order_relaxed)) {
         const uint64_t index = next.fetch_add(1, std::memory_order_relaxed);
         if (index >= workgroups) break;
         executor.run(workgroup_id(index, spec.workgroups));
       }
+      if (!dispatch.stop.load(std::memory_order_relaxed)) executor.finish();
       if (spec.profile != nullptr) {
         const std::lock_guard lock(profile_mutex);
         accumulate(*spec.profile, executor.executions());

@@ -10,6 +10,7 @@
 
 #include "emulator/code_object.h"
 #include "emulator/memory_map.h"
+#include "emulator/observer.h"
 
 namespace mha_sink::emulator {
 
@@ -31,7 +32,8 @@ struct LaunchSpec {
   uint32_t dynamic_lds_bytes = 0;
   std::span<const MemoryRange> memory;  // what the kernel may touch
   Schedule schedule;
-  Profile* profile = nullptr;  // accumulated into when given
+  Profile* profile = nullptr;                  // accumulated into when given
+  std::span<const ObserverFactory> observers;  // each thread that executes gets one of each
 };
 
 // Blocks until every workgroup has ended. Throws EmulationError with kernel, workgroup, wave,

@@ -20,7 +20,8 @@ uint32_t wave_count(const Dispatch& dispatch) {
 
 }  // namespace
 
-WorkgroupExecutor::WorkgroupExecutor(const Dispatch& dispatch)
+WorkgroupExecutor::WorkgroupExecutor(const Dispatch& dispatch,
+                                     std::span<const ObserverFactory> observers)
     : dispatch_(dispatch),
       registers_(wave_count(dispatch) *
                      size_t{dispatch.kernel.vgpr_count + dispatch.kernel.agpr_count} +
@@ -29,6 +30,7 @@ WorkgroupExecutor::WorkgroupExecutor(const Dispatch& dispatch)
       waves_(wave_count(dispatch)),
       executed_(waves_.size()),
       executions_(dispatch.kernel.program.size()) {
+  for (const ObserverFactory& make : observers) observers_.push_back(make());
   const Kernel& kernel = dispatch.kernel;
   workgroup_.lds.resize(dispatch.lds_bytes);
   workgroup_.memory = &dispatch.memory;
@@ -87,6 +89,7 @@ void WorkgroupExecutor::start_wave(Wave& wave) {
 
 void WorkgroupExecutor::run(std::array<uint32_t, 3> id) {
   start(id);
+  for (const auto& observer : observers_) observer->start(workgroup_, waves_);
   const size_t count = waves_.size();
   const uint64_t quantum = dispatch_.schedule.quantum;
   for (;;) {
@@ -97,20 +100,29 @@ void WorkgroupExecutor::run(std::array<uint32_t, 3> id) {
         if (dispatch_.stop.load(std::memory_order_relaxed)) return;
         const uint64_t budget = dispatch_.max_instructions - executed_[i];
         if (budget == 0) throw_exceeded(wave);
-        executed_[i] += run_slice(wave, std::min(quantum == 0 ? kStopInterval : quantum, budget));
+        const uint64_t limit = std::min(quantum == 0 ? kStopInterval : quantum, budget);
+        executed_[i] +=
+            observers_.empty() ? run_slice<false>(wave, limit) : run_slice<true>(wave, limit);
         if (quantum != 0) break;
       }
     }
     const auto ended = [](const Wave& wave) { return wave.ended; };
-    if (std::all_of(waves_.begin(), waves_.end(), ended)) return;
+    if (std::all_of(waves_.begin(), waves_.end(), ended)) break;
     // As on hardware, waves that have ended do not count at a barrier.
     const auto arrived = [](const Wave& wave) { return wave.ended || wave.at_barrier; };
     if (std::all_of(waves_.begin(), waves_.end(), arrived)) {
       for (Wave& wave : waves_) wave.at_barrier = false;
+      for (const auto& observer : observers_) observer->barrier();
     }
   }
+  for (const auto& observer : observers_) observer->end();
 }
 
+void WorkgroupExecutor::finish() {
+  for (const auto& observer : observers_) observer->finish();
+}
+
+template <bool kObserved>
 uint64_t WorkgroupExecutor::run_slice(Wave& wave, uint64_t limit) {
   const Instruction* const program = dispatch_.kernel.program.data();
   const size_t size = dispatch_.kernel.program.size();
@@ -128,7 +140,13 @@ uint64_t WorkgroupExecutor::run_slice(Wave& wave, uint64_t limit) {
                              std::string(mnemonic(instruction.op)));
       }
       ++executions[pc];
+      if constexpr (kObserved) {
+        for (const auto& observer : observers_) observer->before(pc, instruction, wave);
+      }
       instruction.handler(instruction, wave);
+      if constexpr (kObserved) {
+        for (const auto& observer : observers_) observer->after(pc, instruction, wave);
+      }
     } while (++executed < limit && !wave.ended && !wave.at_barrier);
   } catch (const EmulationError& error) {
     throw EmulationError(where(wave, pc) + ": " + error.what());
