@@ -6,6 +6,7 @@
 
 #include "emulator/environment.h"
 #include "emulator/kernarg.h"
+#include "emulator/sanitizer.h"
 #include "emulator/thread_pool.h"
 #include "emulator/workgroup.h"
 
@@ -107,13 +108,15 @@ void launch(const CodeObject& object, const Kernel& kernel, const LaunchSpec& sp
                     spec.schedule,
                     environment_integer("MHA_SINK_MAX_INSTRUCTIONS", 1, UINT64_MAX)
                         .value_or(kDefaultMaxInstructions)};
+  std::vector<ObserverFactory> observers = sanitizer_observers(spec.sanitize, kernel, spec);
+  observers.insert(observers.end(), spec.observers.begin(), spec.observers.end());
   std::atomic<uint64_t> next{0};
   std::mutex profile_mutex;
   const int threads = static_cast<int>(std::min<uint64_t>(thread_count(), workgroups));
   run_on_threads(threads, [&] {
     if (next.load(std::memory_order_relaxed) >= workgroups) return;  // a helper that came late
     try {
-      WorkgroupExecutor executor(dispatch, spec.observers);
+      WorkgroupExecutor executor(dispatch, observers);
       while (!dispatch.stop.load(std::memory_order_relaxed)) {
         const uint64_t index = next.fetch_add(1, std::memory_order_relaxed);
         if (index >= workgroups) break;

@@ -34,6 +34,7 @@ struct LaunchSpec {
   Schedule schedule;
   Profile* profile = nullptr;                  // accumulated into when given
   std::span<const ObserverFactory> observers;  // each thread that executes gets one of each
+  uint32_t sanitize = 0;                       // the checks of sanitizer.h, by their bits
 };
 
 // Blocks until every workgroup has ended. Throws EmulationError with kernel, workgroup, wave,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "emulator/sanitizer.h"
+
 namespace mha_sink::emulator {
 namespace {
 
@@ -148,6 +150,8 @@ uint64_t WorkgroupExecutor::run_slice(Wave& wave, uint64_t limit) {
         for (const auto& observer : observers_) observer->after(pc, instruction, wave);
       }
     } while (++executed < limit && !wave.ended && !wave.at_barrier);
+  } catch (const SanitizerError& finding) {
+    throw SanitizerError(where(wave, pc) + ": " + finding.what());
   } catch (const EmulationError& error) {
     throw EmulationError(where(wave, pc) + ": " + error.what());
   }
