@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "device/emulated.h"
+#include "emulator/access_counter.h"
 #include "emulator/code_object.h"
 #include "emulator/error.h"
 #include "emulator/launch.h"
+#include "emulator/sanitizer.h"
 #include "host/kernel_registry.h"
 #include "mha_sink/error.h"
 
@@ -38,6 +40,18 @@ py::dict kernel_info(const Kernel& kernel) {
   info["vgpr_spills"] = kernel.vgpr_spills;
   info["scratch_bytes"] = kernel.scratch_bytes;
   info["mfma"] = profile.mfma;
+  info["registers"] = kernel.vgpr_count + kernel.agpr_count;
+  info["kernarg_bytes"] = kernel.kernarg_bytes;
+  py::list arguments;
+  for (const emulator::KernelArgument& argument : kernel.arguments) {
+    py::dict entry;
+    entry["name"] = argument.name;
+    entry["kind"] = argument.value_kind;
+    entry["offset"] = argument.offset;
+    entry["size"] = argument.size;
+    arguments.append(entry);
+  }
+  info["arguments"] = arguments;
   info["accvgpr_per_mfma"] =
       profile.loop_mfma == 0 ? 0.0 : double(profile.loop_accvgpr_moves) / profile.loop_mfma;
   return info;
@@ -86,15 +100,36 @@ py::dict instruction_mix(const Kernel& kernel, const emulator::Profile& profile)
   return instruction_mix(profile.wave_instructions, by_class, by_mnemonic);
 }
 
+py::dict access_counts(const emulator::AccessCounts& counts) {
+  py::dict buffers;
+  for (const auto& [name, buffer] : counts.buffers) {
+    py::dict entry;
+    entry["lines"] = buffer.lines;
+    entry["lines_read"] = buffer.lines_read;
+    entry["lines_written"] = buffer.lines_written;
+    entry["workgroup_lines"] = buffer.workgroup_lines;
+    buffers[py::str(name)] = entry;
+  }
+  py::list sites;
+  for (const emulator::SiteCounts& site : counts.sites) {
+    sites.append(py::make_tuple(site.bytes, site.lines, site.lds_bytes, site.lds_clocks,
+                                site.lds_least_clocks));
+  }
+  py::dict accesses;
+  accesses["buffers"] = buffers;
+  accesses["sites"] = sites;
+  return accesses;
+}
+
 // The session that Python started; the GIL guards it.
 std::unique_ptr<ProfileSession>& profile_session() {
   static std::unique_ptr<ProfileSession> session;
   return session;
 }
 
-void profile_start() {
+void profile_start(bool accesses) {
   profile_session().reset();
-  profile_session() = std::make_unique<ProfileSession>();
+  profile_session() = std::make_unique<ProfileSession>(accesses);
 }
 
 py::dict profile_stop() {
@@ -102,10 +137,24 @@ py::dict profile_stop() {
   if (!session) throw Error("profile_stop: no profile was started");
   py::dict mixes;
   for (const auto& [name, profile] : session->kernels()) {
-    mixes[py::str(name)] =
+    py::dict mix =
         instruction_mix(profile.wave_instructions, profile.by_class, profile.by_mnemonic);
+    mix["executions"] = py::cast(profile.executions);
+    mix["launches"] = profile.launches;
+    mix["workgroups"] = profile.workgroups;
+    mix["work_items"] = profile.work_items;
+    if (profile.accesses) mix["accesses"] = access_counts(*profile.accesses);
+    mixes[py::str(name)] = mix;
   }
   return mixes;
+}
+
+emulator::Checks parse_checks(const std::string& names) {
+  try {
+    return emulator::parse_checks(names);
+  } catch (const emulator::EmulationError& refused) {
+    throw InvalidArgument(refused.what());
+  }
 }
 
 // The ELF must outlive what is decoded from it.
@@ -127,11 +176,22 @@ class EmulatedObject {
     return text;
   }
 
+  py::list instructions(const std::string& kernel) const {
+    py::list list;
+    for (const emulator::Instruction& instruction : object_.kernel(kernel).program) {
+      list.append(py::make_tuple(instruction.address, emulator::mnemonic(instruction.op),
+                                 emulator::to_string(emulator::classify(instruction.op)),
+                                 emulator::to_string(instruction)));
+    }
+    return list;
+  }
+
   py::dict launch(const std::string& kernel_name, std::array<uint32_t, 3> workgroups,
                   std::array<uint32_t, 3> workgroup_size, const py::bytes& arguments,
                   const std::vector<std::tuple<uintptr_t, size_t, bool, std::string>>& memory,
                   uint32_t dynamic_lds, std::optional<uint32_t> quantum,
-                  std::optional<bool> reverse) const {
+                  std::optional<bool> reverse, bool accesses,
+                  const std::optional<std::string>& sanitize) const {
     const Kernel& kernel = object_.kernel(kernel_name);
     std::vector<emulator::MemoryRange> ranges;
     for (const auto& [begin, bytes, writable, name] : memory) {
@@ -142,18 +202,27 @@ class EmulatedObject {
     schedule.quantum = quantum.value_or(schedule.quantum);
     schedule.reverse = reverse.value_or(schedule.reverse);
     emulator::Profile profile;
-    const emulator::LaunchSpec spec{.workgroups = workgroups,
-                                    .workgroup_size = workgroup_size,
-                                    .arguments = std::as_bytes(std::span(explicit_arguments)),
-                                    .dynamic_lds_bytes = dynamic_lds,
-                                    .memory = ranges,
-                                    .schedule = schedule,
-                                    .profile = &profile};
+    std::optional<emulator::AccessCounter> counter;
+    std::vector<emulator::ObserverFactory> observers;
+    if (accesses) observers.push_back(counter.emplace(kernel, ranges).observers());
+    const emulator::LaunchSpec spec{
+        .workgroups = workgroups,
+        .workgroup_size = workgroup_size,
+        .arguments = std::as_bytes(std::span(explicit_arguments)),
+        .dynamic_lds_bytes = dynamic_lds,
+        .memory = ranges,
+        .schedule = schedule,
+        .profile = &profile,
+        .observers = observers,
+        .sanitize = sanitize ? parse_checks(*sanitize) : emulator::default_checks()};
     {
       py::gil_scoped_release no_gil;
       emulator::launch(object_, kernel, spec);
     }
-    return instruction_mix(kernel, profile);
+    py::dict mix = instruction_mix(kernel, profile);
+    mix["executions"] = py::cast(profile.executions);
+    if (counter) mix["accesses"] = access_counts(counter->counts());
+    return mix;
   }
 
  private:
@@ -172,7 +241,9 @@ void set_thread_count(int threads) {
 }  // namespace
 
 void bind_emulator(py::module_& module, const py::object& error) {
-  py::register_exception<emulator::EmulationError>(module, "EmulationError", error);
+  const auto emulation_error =
+      py::register_exception<emulator::EmulationError>(module, "EmulationError", error);
+  py::register_exception<emulator::SanitizerError>(module, "SanitizerError", emulation_error);
 
   module.def("set_thread_count", &set_thread_count, py::arg("threads"));
   module.def("thread_count", &emulator::thread_count);
@@ -184,6 +255,11 @@ void bind_emulator(py::module_& module, const py::object& error) {
     const emulator::Schedule schedule = emulator::default_schedule();
     return std::tuple(schedule.quantum, schedule.reverse);
   });
+  module.def(
+      "set_sanitizer",
+      [](const std::string& checks) { emulator::set_default_checks(parse_checks(checks)); },
+      py::arg("checks"));
+  module.def("sanitizer", [] { return emulator::to_string_checks(emulator::default_checks()); });
   module.def("kernels", &embedded_kernel_infos);
   module.def(
       "kernel_binary",
@@ -192,7 +268,7 @@ void bind_emulator(py::module_& module, const py::object& error) {
         return py::bytes(reinterpret_cast<const char*>(object.data()), object.size());
       },
       py::arg("name"));
-  module.def("profile_start", &profile_start);
+  module.def("profile_start", &profile_start, py::arg("accesses") = false);
   module.def("profile_stop", &profile_stop);
 
   py::class_<EmulatedObject>(module, "EmulatedObject")
@@ -202,10 +278,12 @@ void bind_emulator(py::module_& module, const py::object& error) {
       .def_property_readonly("kernels",
                              [](const EmulatedObject& self) { return kernels_of(self.object()); })
       .def("disassemble", &EmulatedObject::disassemble, py::arg("kernel"))
+      .def("instructions", &EmulatedObject::instructions, py::arg("kernel"))
       .def("launch", &EmulatedObject::launch, py::arg("kernel"), py::arg("workgroups"),
            py::arg("workgroup_size"), py::arg("arguments"), py::arg("memory"),
            py::arg("dynamic_lds") = 0, py::arg("quantum") = py::none(),
-           py::arg("reverse") = py::none());
+           py::arg("reverse") = py::none(), py::arg("accesses") = false,
+           py::arg("sanitize") = py::none());
 }
 
 }  // namespace mha_sink

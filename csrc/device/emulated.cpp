@@ -7,10 +7,12 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "emulator/code_object.h"
 #include "emulator/launch.h"
+#include "emulator/sanitizer.h"
 #include "mha_sink/error.h"
 
 namespace mha_sink {
@@ -34,6 +36,7 @@ struct LoadedKernel {
 std::mutex mutex;
 std::map<std::string, std::shared_ptr<const LoadedKernel>, std::less<>> loaded_kernels;
 std::vector<std::shared_ptr<Profiles>> sessions;
+int sessions_with_accesses = 0;
 
 const int fork_handlers_registered =
     pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
@@ -48,28 +51,51 @@ std::shared_ptr<const LoadedKernel> loaded_kernel(const KernelBinary& binary) {
   return loaded;
 }
 
-bool profiling() {
+enum class Profiling { none, executions, accesses };
+
+Profiling profiling() {
   const std::lock_guard lock(mutex);
-  return !sessions.empty();
+  if (sessions.empty()) return Profiling::none;
+  return sessions_with_accesses > 0 ? Profiling::accesses : Profiling::executions;
 }
 
-void add_to_sessions(const emulator::Kernel& kernel, const emulator::Profile& profile) {
+KernelProfile summarize(const emulator::Kernel& kernel, const LaunchDims& dims,
+                        const emulator::Profile& profile) {
   KernelProfile launch;
   launch.launches = 1;
   launch.wave_instructions = profile.wave_instructions;
+  launch.executions = profile.executions;
+  launch.workgroups = launch.work_items = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    launch.workgroups *= dims.workgroups[axis];
+    launch.work_items *= uint64_t{dims.workgroups[axis]} * dims.workgroup_size[axis];
+  }
   for (size_t i = 0; i < profile.executions.size(); ++i) {
     if (profile.executions[i] == 0) continue;
     const emulator::Op op = kernel.program[i].op;
     launch.by_class[std::string(to_string(emulator::classify(op)))] += profile.executions[i];
     launch.by_mnemonic[std::string(emulator::mnemonic(op))] += profile.executions[i];
   }
+  return launch;
+}
+
+void add_to_sessions(const std::string& kernel, const KernelProfile& launch) {
   const std::lock_guard lock(mutex);
   for (const auto& session : sessions) {
-    KernelProfile& total = (*session)[kernel.name];
+    KernelProfile& total = (*session)[kernel];
     total.launches += launch.launches;
     total.wave_instructions += launch.wave_instructions;
+    total.workgroups += launch.workgroups;
+    total.work_items += launch.work_items;
     for (const auto& [name, count] : launch.by_class) total.by_class[name] += count;
     for (const auto& [name, count] : launch.by_mnemonic) total.by_mnemonic[name] += count;
+    total.executions.resize(std::max(total.executions.size(), launch.executions.size()));
+    for (size_t i = 0; i < launch.executions.size(); ++i) {
+      total.executions[i] += launch.executions[i];
+    }
+    if (!launch.accesses) continue;
+    if (!total.accesses) total.accesses.emplace();
+    *total.accesses += *launch.accesses;
   }
 }
 
@@ -109,10 +135,20 @@ class EmulatedDevice final : public Device {
       spec.arguments = arguments;
       spec.memory = memory;
       spec.schedule = emulator::default_schedule();
-      const bool profiled = profiling();
-      if (profiled) spec.profile = &profile;
+      spec.sanitize = emulator::default_checks();
+      const Profiling profiled = profiling();
+      if (profiled != Profiling::none) spec.profile = &profile;
+      std::optional<emulator::AccessCounter> counter;
+      std::vector<emulator::ObserverFactory> observers;
+      if (profiled == Profiling::accesses) {
+        observers.push_back(counter.emplace(loaded->kernel, memory).observers());
+        spec.observers = observers;
+      }
       emulator::launch(loaded->object, loaded->kernel, spec);
-      if (profiled) add_to_sessions(loaded->kernel, profile);
+      if (profiled == Profiling::none) return;
+      KernelProfile launched = summarize(loaded->kernel, dims, profile);
+      if (counter) launched.accesses = counter->counts();
+      add_to_sessions(loaded->kernel.name, launched);
     } catch (const std::exception& error) {
       fail(binary, error);
     }
@@ -157,14 +193,17 @@ class EmulatedDevice final : public Device {
 
 }  // namespace
 
-ProfileSession::ProfileSession() : kernels_(std::make_shared<Profiles>()) {
+ProfileSession::ProfileSession(bool accesses)
+    : kernels_(std::make_shared<Profiles>()), accesses_(accesses) {
   const std::lock_guard lock(mutex);
   sessions.push_back(kernels_);
+  sessions_with_accesses += accesses_;
 }
 
 ProfileSession::~ProfileSession() {
   const std::lock_guard lock(mutex);
   std::erase(sessions, kernels_);
+  sessions_with_accesses -= accesses_;
 }
 
 Profiles ProfileSession::kernels() const {

@@ -143,7 +143,7 @@ class AccessCounter::ThreadCounter final : public Observer {
       const auto found = std::partition_point(all.begin(), all.end(), [&](const Region& region) {
         return region.first_line + region.lines <= line;
       });
-      if (found == all.end() || line < found->first_line) return;  // the handler faults
+      if (found == all.end() || line < found->first_line) return;  // kernel arguments, constants
       last_region_ = static_cast<size_t>(found - all.begin());
     }
     Lines& lines = regions_[last_region_];

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
+from typing_extensions import NotRequired
+
 class Error(RuntimeError):
     """What stopped a call: a code object, a launch, a callback that returned null."""
 
@@ -300,10 +302,18 @@ class BuildInfo(TypedDict):
 
 def build_info() -> BuildInfo: ...
 
+class KernelArgument(TypedDict):
+    """An entry of the metadata's .args; bytes. `name` is empty where the compiler left it out."""
+
+    name: str
+    kind: str  # "global_buffer", "by_value", "hidden_block_count_x"
+    offset: int
+    size: int
+
 class KernelInfo(TypedDict):
     """What the compiler made of a kernel. Registers are per lane (vgpr, agpr) or wave (sgpr); vgpr
     includes agpr: gfx950 has one file of 512 for both. accvgpr_per_mfma counts accumulator moves
-    per MFMA in the hottest loop, 0 without MFMAs."""
+    per MFMA in the hottest loop, 0 without MFMAs. registers: allocated to a lane."""
 
     name: str
     vgpr: int
@@ -314,6 +324,9 @@ class KernelInfo(TypedDict):
     scratch_bytes: int
     mfma: int
     accvgpr_per_mfma: float
+    registers: int
+    kernarg_bytes: int
+    arguments: list[KernelArgument]
 
 def kernels() -> list[KernelInfo]:
     """Every kernel of the library, read from the embedded code objects."""
@@ -330,10 +343,40 @@ class InstructionMix(TypedDict):
     classes: dict[str, int]
     mnemonics: dict[str, int]
 
-def profile_start() -> None:
-    """From now on every emulated launch is counted, per kernel; forgets earlier counts."""
+class BufferCounts(TypedDict):
+    """Lines of 128 bytes. Buffers that overlap are one, named "q+k+v"."""
 
-def profile_stop() -> dict[str, InstructionMix]:
+    lines: int  # distinct in a launch, summed over launches
+    lines_read: int  # of these, loaded; an atomic reads and writes
+    lines_written: int
+    workgroup_lines: int  # distinct in a workgroup, summed over workgroups
+
+class AccessCounts(TypedDict):
+    """What memory instructions did. `sites` has for each static instruction (bytes that lanes
+    moved, distinct lines of an execution summed, LDS bytes, LDS clocks with bank conflicts, the
+    same without); LDS-DMA counts on both sides."""
+
+    buffers: dict[str, BufferCounts]
+    sites: list[tuple[int, int, int, int, int]]
+
+class LaunchCounts(InstructionMix):
+    """`executions` has an entry for each line of `EmulatedObject.disassemble`."""
+
+    executions: list[int]
+    accesses: NotRequired[AccessCounts]
+
+class KernelCounts(LaunchCounts):
+    launches: int
+    workgroups: int
+    work_items: int
+
+def profile_start(accesses: bool = False) -> None:
+    """From now on every emulated launch is counted, per kernel; forgets earlier counts.
+
+    accesses: count what memory instructions do too, which makes launches several times slower.
+    """
+
+def profile_stop() -> dict[str, KernelCounts]:
     """Stops counting; what was counted, by kernel name. Raises Error when nothing was started."""
 
 # Low-level access, for tests of the emulator and of single kernels.
@@ -353,6 +396,9 @@ class EmulatedObject:
     def disassemble(self, kernel: str) -> str:
         """One line an instruction: address and the assembler's spelling."""
 
+    def instructions(self, kernel: str) -> list[tuple[int, str, str, str]]:
+        """Address, mnemonic, class as in InstructionMix, and spelling of each instruction."""
+
     def launch(
         self,
         kernel: str,
@@ -363,10 +409,12 @@ class EmulatedObject:
         dynamic_lds: int = 0,
         quantum: int | None = None,
         reverse: bool | None = None,
-    ) -> InstructionMix:
+        accesses: bool = False,
+    ) -> LaunchCounts:
         """Runs a grid and waits for it.
 
         arguments: the explicit part of the kernarg segment.
         memory: (address, bytes, writable, name) of all that the kernel may touch.
         quantum, reverse: as set_schedule; None: the default.
+        accesses: as of profile_start.
         """

@@ -1,6 +1,6 @@
 """Attention backward with a learnable sink for AMD gfx950; without the GPU, emulated on a CPU."""
 
-from mha_sink import _C, reference, sparse_reference
+from mha_sink import _C, emulator, reference
 from mha_sink._C import EmulationError, Error, InvalidArgument, Unsupported
 from mha_sink._devices import warmup
 from mha_sink.attention import AttentionGradients, attention_backward
@@ -22,6 +22,7 @@ __all__ = [
     "SparseMlaPlan",
     "Unsupported",
     "attention_backward",
+    "emulator",
     "lse_with_sink",
     "mha_bwd",
     "mha_varlen_bwd",
