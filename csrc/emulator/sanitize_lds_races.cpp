@@ -2,7 +2,8 @@
 //
 // Every wave that has not ended takes part in a barrier, so what is ordered follows from counting
 // barriers: accesses of different waves between the same two barriers are not. LDS-DMA writes from
-// its issue until an s_waitcnt covers it, and so in every interval between.
+// its issue until an s_waitcnt covers it, and so in every interval between. Waves that fetch to the
+// same bytes with the same instruction are taken to fetch the same data, as aiter's backward does.
 #include <algorithm>
 
 #include "emulator/sanitize.h"
@@ -14,8 +15,9 @@ namespace {
 class Access {
  public:
   Access() = default;
-  Access(uint32_t pc, int wave, bool atomic)
-      : bits_(pc << 9 | static_cast<uint32_t>(wave) << 5 | uint32_t{atomic} << 4) {}
+  Access(uint32_t pc, int wave, bool atomic, bool dma = false)
+      : bits_(pc << 10 | static_cast<uint32_t>(wave) << 6 | uint32_t{dma} << 5 |
+              uint32_t{atomic} << 4) {}
 
   Access with_bytes(uint32_t mask) const {
     Access copy = *this;
@@ -23,14 +25,16 @@ class Access {
     return copy;
   }
   bool none() const { return bits_ == 0; }
-  bool same_wave(Access other) const { return ((bits_ ^ other.bits_) >> 5 & 0xf) == 0; }
+  bool same_wave(Access other) const { return wave() == other.wave(); }
   bool conflicts(Access other) const {
-    return (bits_ & other.bits_ & 0xf) != 0 && !same_wave(other) && !(atomic() && other.atomic());
+    if ((bits_ & other.bits_ & 0xf) == 0 || same_wave(other)) return false;
+    return !(atomic() && other.atomic()) && !(dma() && other.dma() && pc() == other.pc());
   }
   bool atomic() const { return (bits_ & 0x10) != 0; }
+  bool dma() const { return (bits_ & 0x20) != 0; }
   uint32_t bytes() const { return bits_ & 0xf; }
-  uint32_t wave() const { return bits_ >> 5 & 0xf; }
-  uint32_t pc() const { return bits_ >> 9; }
+  uint32_t wave() const { return bits_ >> 6 & 0xf; }
+  uint32_t pc() const { return bits_ >> 10; }
 
  private:
   uint32_t bits_ = 0;
@@ -113,7 +117,7 @@ class LdsRacesCheck final : public Observer {
   }
 
   void write_dma(const VectorMemoryQueue::Dma& dma, int wave) {
-    touch<true>(Access(dma.pc, wave, false), dma.begin, dma.end);
+    touch<true>(Access(dma.pc, wave, false, true), dma.begin, dma.end);
   }
 
   template <bool kWrite>

@@ -1,10 +1,11 @@
 // Reads of what nobody wrote: registers, lane by lane, and LDS, byte by byte.
 //
-// Compilers move undefined values about (spills, phis, lanes that a select drops), so moving one
-// is no finding: moves, selects, bitwise SALU operations and LDS loads hand the mark on, and the
-// first instruction that computes with it, addresses memory with it, branches on it or stores it
-// to LDS or global memory is the one reported. SGPRs are followed bit by bit, because lane masks
-// are merged out of undefined ones. A register counts as written once any part of it is.
+// Compilers move undefined values about (spills, phis, lanes that a select drops) and compute with
+// them on the SALU before a condition drops the result, so that is no finding: moves, selects, LDS
+// loads and the SALU hand the mark on, and what is reported is the first vector instruction that
+// computes with it, or what addresses memory with it, branches on it, makes EXEC of it or stores
+// it to LDS or global memory. SGPRs are followed bit by bit through bitwise operations, because
+// lane masks are merged out of undefined ones. A register counts as written once a part of it is.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -27,7 +28,8 @@ enum class Rule : uint8_t {
   swap,    // exchanges lanes or registers of two operands
   first,   // v_readfirstlane, v_readlane
   lane,    // v_writelane
-  scalar,  // SALU operation on bits
+  scalar,  // SALU operation, bit by bit where it is bitwise
+  wide,    // the low half of the result needs low halves only
   ignore   // sources are not looked at, and the destination is defined
 };
 
@@ -52,32 +54,15 @@ Rule rule_of(const Instruction& i) {
       return Rule::first;
     case Op::v_writelane_b32:
       return Rule::lane;
-    case Op::s_mov_b32:
-    case Op::s_mov_b64:
-    case Op::s_cmov_b32:
-    case Op::s_cmov_b64:
-    case Op::s_cselect_b32:
-    case Op::s_cselect_b64:
-    case Op::s_not_b32:
-    case Op::s_not_b64:
-    case Op::s_and_b32:
-    case Op::s_and_b64:
-    case Op::s_or_b32:
-    case Op::s_or_b64:
-    case Op::s_xor_b32:
-    case Op::s_xor_b64:
-    case Op::s_andn2_b32:
-    case Op::s_andn2_b64:
-    case Op::s_orn2_b32:
-    case Op::s_orn2_b64:
-    case Op::s_nand_b32:
-    case Op::s_nand_b64:
-    case Op::s_nor_b32:
-    case Op::s_nor_b64:
-    case Op::s_xnor_b32:
-    case Op::s_xnor_b64:
-      return Rule::scalar;
+    case Op::v_mad_u64_u32:
+    case Op::v_mad_i64_i32:
+    case Op::v_lshl_add_u64:
+    case Op::v_lshlrev_b64:
+      return Rule::wide;
+    case Op::s_setreg_b32:
+      return Rule::report;
     default:
+      if (i.format <= Format::sopk) return Rule::scalar;
       if (i.format == Format::flat && mnemonic(i.op).starts_with("scratch_store")) {
         return Rule::ignore;
       }
@@ -131,7 +116,9 @@ class UninitCheck final : public Observer {
       case Rule::lane:
         return write_lane(instruction, shadow);
       case Rule::scalar:
-        return scalar(instruction, wave, shadow);
+        return scalar(instruction, sanitized, wave, shadow);
+      case Rule::wide:
+        return wide(instruction, sanitized, wave, shadow);
       case Rule::ignore:
         return define(sanitized, wave.exec(), shadow);
     }
@@ -315,43 +302,81 @@ class UninitCheck final : public Observer {
     return operand.kind == OperandKind::sgpr ? wave.sgpr[operand.index + dword] : 0;
   }
 
-  void scalar(const Instruction& i, const Wave& wave, WaveShadow& shadow) const {
-    const std::string_view name = mnemonic(i.op);
-    const bool conditional = name.starts_with("s_cmov") || name.starts_with("s_cselect");
-    if (conditional && shadow.bits[kSccId] == 0) fail_scalar(kSccId, ~0u);
-    uint32_t all = ~0u;
+  static void scalar(const Instruction& i, const Sanitized& sanitized, const Wave& wave,
+                     WaveShadow& shadow) {
     uint32_t result[2] = {};
+    if (!bitwise(i, wave, shadow, result)) {
+      bool defined = true;
+      for (const RegisterRange& range : sanitized.footprint.reads()) {
+        for (RegisterId id = range.first; id < range.first + range.count; ++id) {
+          defined &= shadow.bits[id] == ~0u;
+        }
+      }
+      result[0] = result[1] = defined ? ~0u : 0;
+    }
+    for (const RegisterRange& range : sanitized.footprint.writes()) {
+      for (RegisterId id = range.first; id < range.first + range.count; ++id) {
+        const bool all = (result[0] & result[1]) == ~0u;
+        const uint32_t bits = id == kSccId ? (all ? ~0u : 0) : result[(id - range.first) & 1];
+        if ((id == kExec || id == kExec + 1) && bits != ~0u) {
+          throw SanitizerError("makes EXEC of what nobody wrote");
+        }
+        shadow.bits[id] = bits;
+      }
+    }
+  }
+
+  // For moves and operations on bits: sets which bits of the result are defined.
+  static bool bitwise(const Instruction& i, const Wave& wave, const WaveShadow& shadow,
+                      uint32_t (&result)[2]) {
+    const std::string_view name = mnemonic(i.op);
+    if (i.dst.kind != OperandKind::sgpr) return false;
+    if (!name.ends_with("_b32") && !name.ends_with("_b64")) return false;
+    const bool conditional = name.starts_with("s_cmov_") || name.starts_with("s_cselect_");
+    if (conditional && shadow.bits[kSccId] == 0) return true;
+    result[1] = ~0u;
     for (unsigned d = 0; d < i.dst.dwords; ++d) {
       const uint32_t a = bits_of(i.src[0], d, shadow), b = bits_of(i.src[1], d, shadow);
       const uint32_t x = value_of(i.src[0], d, wave), y = value_of(i.src[1], d, wave);
-      if (name.starts_with("s_mov") || name.starts_with("s_not")) {
+      if (name.starts_with("s_mov_") || name.starts_with("s_not_")) {
         result[d] = a;
-      } else if (name.starts_with("s_cmov")) {
+      } else if (name.starts_with("s_cmov_")) {
         result[d] = wave.scc ? a : shadow.bits[i.dst.index + d];
-      } else if (name.starts_with("s_cselect")) {
+      } else if (name.starts_with("s_cselect_")) {
         result[d] = wave.scc ? a : b;
-      } else if (name.starts_with("s_andn2")) {
+      } else if (name.starts_with("s_andn2_b")) {
         result[d] = (a & b) | (a & ~x) | (b & y);
-      } else if (name.starts_with("s_orn2")) {
+      } else if (name.starts_with("s_orn2_b")) {
         result[d] = (a & b) | (a & x) | (b & ~y);
-      } else if (name.starts_with("s_and") || name.starts_with("s_nand")) {
+      } else if (name.starts_with("s_and_b") || name.starts_with("s_nand_b")) {
         result[d] = (a & b) | (a & ~x) | (b & ~y);
-      } else if (name.starts_with("s_or") || name.starts_with("s_nor")) {
+      } else if (name.starts_with("s_or_b") || name.starts_with("s_nor_b")) {
         result[d] = (a & b) | (a & x) | (b & y);
-      } else {
+      } else if (name.starts_with("s_xor_b") || name.starts_with("s_xnor_b")) {
         result[d] = a & b;
+      } else if (name.starts_with("s_and_saveexec_b")) {
+        // The old EXEC goes to the destination; bits that are 0 in it stay 0 in the new one.
+        result[d] = a | ~wave.sgpr[kExec + d];
+      } else {
+        return false;
       }
-      all &= result[d];
     }
-    for (unsigned d = 0; d < i.dst.dwords; ++d) {
-      const auto id = static_cast<RegisterId>(i.dst.index + d);
-      if ((id == kExec || id == kExec + 1) && result[d] != ~0u) {
-        throw SanitizerError("writes EXEC out of bits that nobody wrote");
+    return true;
+  }
+
+  // 64-bit operations whose upper result nobody needs get an undefined upper source.
+  void wide(const Instruction& instruction, const Sanitized& sanitized, const Wave& wave,
+            WaveShadow& shadow) const {
+    uint64_t high = kAll;
+    for (const RegisterRange& range : sanitized.footprint.reads()) {
+      const bool halves = range.count == 2 && range.first >= kVgprIds;
+      if (halves) high &= shadow.lanes[range.first + 1];
+      for (RegisterId id = range.first; id < range.first + (halves ? 1 : range.count); ++id) {
+        check(instruction, range, id, wave.exec(), shadow);
       }
-      shadow.bits[id] = result[d];
     }
-    const bool moves = conditional || name.starts_with("s_mov");
-    if (!moves) shadow.bits[kSccId] = all == ~0u ? ~0u : 0;
+    define(sanitized, wave.exec(), shadow);
+    assign(shadow.lanes[vector_id(instruction.dst, 1)], wave.exec(), high);
   }
 
   // LDS.
