@@ -41,6 +41,7 @@ py::dict kernel_info(const Kernel& kernel) {
   info["scratch_bytes"] = kernel.scratch_bytes;
   info["mfma"] = profile.mfma;
   info["registers"] = kernel.vgpr_count + kernel.agpr_count;
+  info["accumulation_registers"] = kernel.agpr_count;
   info["kernarg_bytes"] = kernel.kernarg_bytes;
   py::list arguments;
   for (const emulator::KernelArgument& argument : kernel.arguments) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import subprocess
@@ -15,14 +16,14 @@ import torch
 
 import hip_compilers
 from hip_compilers import Unavailable
-from mha_sink import _C, EmulationError, emulator
+from mha_sink import _C, EmulationError, cli, emulator
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "emulator.md"
 
 
-def code_block(language: str) -> str:
-    """The one code block of that language under "From Python"."""
-    section = DOCUMENT.read_text().split("## From Python\n")[1].split("\n## ")[0]
+def code_block(language: str, title: str = "From Python") -> str:
+    """The one code block of that language under that title."""
+    section = DOCUMENT.read_text().split(f"## {title}\n")[1].split("\n## ")[0]
     (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
     return str(block)
 
@@ -47,6 +48,15 @@ def test_the_documented_examples_run(examples, monkeypatch, capsys):
     names: dict[str, Any] = {}
     exec(compile(code_block("python"), str(DOCUMENT), "exec"), names)
     assert "v_mfma_f32_16x16x32_bf16" in capsys.readouterr().out
+
+
+def test_the_documented_launch_profiles(examples, tmp_path, capsys):
+    spec = tmp_path / "launch.json"
+    spec.write_text(code_block("json", "Profile"))
+    assert cli.main(["profile", "object", str(examples), "--launch", str(spec), "--json"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)["kernels"]
+    # 4000 bytes each.
+    assert [report["buffers"][name]["lines"] for name in ("a", "b", "out")] == [32, 32, 32]
 
 
 Launch = Callable[..., None]

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "emulator/lds_banks.h"
 #include "emulator/memory_access.h"
@@ -55,8 +56,8 @@ class AccessCounter::ThreadCounter final : public Observer {
       shapes_.push_back(access_shape(instruction));
     }
     for (size_t i = 0; i < regions_.size(); ++i) {
-      regions_[i].touched.resize(totals.regions_[i].lines);
-      regions_[i].last_workgroup.resize(totals.regions_[i].lines);
+      regions_[i].touched.resize(totals.regions_[i].touched.size());
+      regions_[i].last_workgroup.resize(totals.regions_[i].touched.size());
     }
   }
 
@@ -92,13 +93,16 @@ class AccessCounter::ThreadCounter final : public Observer {
     for (size_t i = 0; i < regions_.size(); ++i) {
       Region& total = totals_.regions_[i];
       total.workgroup_lines += regions_[i].workgroup_lines;
-      for (size_t line = 0; line < total.lines; ++line) {
+      for (size_t line = 0; line < total.touched.size(); ++line) {
         total.touched[line] |= regions_[i].touched[line];
       }
     }
   }
 
  private:
+  using Line = std::pair<size_t, uint64_t>;  // index of the region, line in it
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
   struct Lines {
     std::vector<uint8_t> touched;
     std::vector<uint32_t> last_workgroup;  // that touched the line, numbered from 1
@@ -114,15 +118,15 @@ class AccessCounter::ThreadCounter final : public Observer {
   }
 
   void count_global(SiteCounts& site, const AccessShape& shape, const LaneAddresses& addresses) {
-    std::array<uint64_t, 2 * kLanes> lines;
+    std::array<Line, 2 * kLanes> lines;
     size_t used = 0;
     for (int lane = 0; lane < kLanes; ++lane) {
       if ((addresses.lanes >> lane & 1) == 0) continue;
       const uint32_t bytes = addresses.bytes(lane, shape.bytes);
       if (bytes == 0) continue;
       site.bytes += bytes;
-      const uint64_t first = addresses.address[lane] / kLineBytes;
-      const uint64_t last = (addresses.address[lane] + bytes - 1) / kLineBytes;
+      const Line first = line_of(addresses.address[lane]);
+      const Line last = line_of(addresses.address[lane] + bytes - 1);
       // Neighbours mostly share their line.
       if (used == 0 || lines[used - 1] != first) lines[used++] = first;
       if (last != first) lines[used++] = last;
@@ -130,27 +134,31 @@ class AccessCounter::ThreadCounter final : public Observer {
     std::sort(lines.begin(), lines.begin() + used);
     const auto end = std::unique(lines.begin(), lines.begin() + used);
     site.lines += end - lines.begin();
-    std::for_each(lines.begin(), end, [&](uint64_t line) { touch(line, touch_of(shape.kind)); });
+    std::for_each(lines.begin(), end, [&](Line line) { touch(line, touch_of(shape.kind)); });
   }
 
-  // A line at the border of two buffers counts for the first that has it.
-  void touch(uint64_t line, uint8_t how) {
+  // Kernel arguments and constants lie in no region: kNone, and lines of the address space.
+  Line line_of(uint64_t address) {
     const std::vector<Region>& all = totals_.regions_;
     const auto has = [&](size_t i) {
-      return line >= all[i].first_line && line - all[i].first_line < all[i].lines;
+      return i < all.size() && address >= all[i].begin && address < all[i].end;
     };
-    if (last_region_ >= all.size() || !has(last_region_)) {
-      const auto found = std::partition_point(all.begin(), all.end(), [&](const Region& region) {
-        return region.first_line + region.lines <= line;
-      });
-      if (found == all.end() || line < found->first_line) return;  // kernel arguments, constants
-      last_region_ = static_cast<size_t>(found - all.begin());
+    if (!has(last_region_)) {
+      const auto found = std::partition_point(
+          all.begin(), all.end(), [&](const Region& region) { return region.end <= address; });
+      const size_t index = static_cast<size_t>(found - all.begin());
+      if (!has(index)) return {kNone, address / kLineBytes};
+      last_region_ = index;
     }
-    Lines& lines = regions_[last_region_];
-    const uint64_t i = line - all[last_region_].first_line;
-    lines.touched[i] |= how;
-    if (lines.last_workgroup[i] != workgroup_) {
-      lines.last_workgroup[i] = workgroup_;
+    return {last_region_, (address - all[last_region_].begin) / kLineBytes};
+  }
+
+  void touch(Line line, uint8_t how) {
+    if (line.first == kNone) return;
+    Lines& lines = regions_[line.first];
+    lines.touched[line.second] |= how;
+    if (lines.last_workgroup[line.second] != workgroup_) {
+      lines.last_workgroup[line.second] = workgroup_;
       ++lines.workgroup_lines;
     }
   }
@@ -160,7 +168,7 @@ class AccessCounter::ThreadCounter final : public Observer {
   std::vector<SiteCounts> sites_;
   std::vector<Lines> regions_;
   uint32_t workgroup_ = 0;
-  size_t last_region_ = std::numeric_limits<size_t>::max();
+  size_t last_region_ = kNone;
 };
 
 AccessCounter::AccessCounter(const Kernel& kernel, std::span<const MemoryRange> memory)
@@ -176,13 +184,11 @@ AccessCounter::AccessCounter(const Kernel& kernel, std::span<const MemoryRange> 
       last.name += "+" + range.name;
       last.end = std::max(last.end, end);
     } else {
-      regions_.push_back({range.name, range.begin, end, 0, 0, {}});
+      regions_.push_back({range.name, range.begin, end, {}});
     }
   }
   for (Region& region : regions_) {
-    region.first_line = region.begin / kLineBytes;
-    region.lines = (region.end - 1) / kLineBytes - region.first_line + 1;
-    region.touched.resize(region.lines);
+    region.touched.resize((region.end - region.begin + kLineBytes - 1) / kLineBytes);
   }
 }
 

@@ -24,7 +24,8 @@ struct SiteCounts {
   uint64_t lds_least_clocks = 0;
 };
 
-// Cache lines of one buffer. Buffers that overlap are one, named "q+k+v".
+// Cache lines of one buffer, as if it began at a line: a GPU's allocators see to that. Buffers that
+// overlap are one, named "q+k+v".
 struct BufferCounts {
   uint64_t lines = 0, lines_read = 0, lines_written = 0;  // distinct in a launch; atomics are both
   uint64_t workgroup_lines = 0;                           // distinct in a workgroup, summed
@@ -51,9 +52,8 @@ class AccessCounter {
   class ThreadCounter;
   struct Region {
     std::string name;
-    uint64_t begin, end;  // addresses
-    uint64_t first_line, lines;
-    std::vector<uint8_t> touched;  // bits of a line: kRead, kWritten
+    uint64_t begin, end;           // addresses
+    std::vector<uint8_t> touched;  // by line from `begin` on: bits kRead, kWritten
     uint64_t workgroup_lines = 0;
   };
 

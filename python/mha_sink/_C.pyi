@@ -313,7 +313,8 @@ class KernelArgument(TypedDict):
 class KernelInfo(TypedDict):
     """What the compiler made of a kernel. Registers are per lane (vgpr, agpr) or wave (sgpr); vgpr
     includes agpr: gfx950 has one file of 512 for both. accvgpr_per_mfma counts accumulator moves
-    per MFMA in the hottest loop, 0 without MFMAs. registers: allocated to a lane."""
+    per MFMA in the hottest loop, 0 without MFMAs. registers: allocated to a lane,
+    accumulation_registers included."""
 
     name: str
     vgpr: int
@@ -325,6 +326,7 @@ class KernelInfo(TypedDict):
     mfma: int
     accvgpr_per_mfma: float
     registers: int
+    accumulation_registers: int
     kernarg_bytes: int
     arguments: list[KernelArgument]
 

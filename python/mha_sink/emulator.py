@@ -191,7 +191,8 @@ def _pack_one(
     if isinstance(value, (torch.Tensor, *ARRAYS)):
         raise TypeError(f"{where} is passed by value, {size} bytes; an array is given")
     if isinstance(value, (bytes, bytearray, *SCALARS)):
-        data = bytes(memoryview(value))
+        buffer: Any = value
+        data = bytes(memoryview(buffer))  # bytes(numpy.int32(8)) would be eight zeros
         if len(data) != size:
             raise ValueError(f"{where} has {size} bytes; {len(data)} are given")
         return data
