@@ -14,10 +14,18 @@ from mha_sink import _C
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked full")
+    parser.addoption(
+        "--sanitize",
+        action="store_true",
+        help="emulated launches check races, waits, hazards and uninitialised reads",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: every combination of a grid; minutes to an hour")
+    config.addinivalue_line("markers", "faulty: runs faulty code on purpose; --sanitize is off")
+    if config.getoption("--sanitize"):
+        _C.set_sanitizer("races,waits,hazards,uninit")
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)  # the workers share the processors
 
@@ -29,6 +37,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if full:
         config.hook.pytest_deselected(items=full)
         items[:] = [item for item in items if item not in full]
+
+
+@pytest.fixture(autouse=True)
+def not_sanitized(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests marked faulty show what the fault does to results."""
+    if request.node.get_closest_marker("faulty") is None:
+        yield
+        return
+    before = _C.sanitizer()
+    _C.set_sanitizer("")
+    yield
+    _C.set_sanitizer(before)
 
 
 @pytest.fixture

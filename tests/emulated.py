@@ -46,6 +46,7 @@ def launch(
     arguments: Mapping[str, Array | np.generic | None],
     schedule: tuple[int, bool] | None = None,
     dynamic_lds: int = 0,
+    sanitize: str | None = None,
 ) -> _C.InstructionMix:
     """Runs a grid. The kernel may touch the arrays among `arguments` and nothing else; one whose
     writeable flag is off it may only read. Faults name an array by its key."""
@@ -66,6 +67,7 @@ def launch(
         dynamic_lds,
         quantum,
         reverse,
+        sanitize=sanitize,
     )
 
 

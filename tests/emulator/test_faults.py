@@ -37,12 +37,14 @@ def test_lds_dma_with_its_wait_copies(code: Code, schedule: tuple[int, bool]) ->
     np.testing.assert_array_equal(out, x)
 
 
+@pytest.mark.faulty
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_lds_dma_without_its_wait_reads_poison(code: Code, schedule: tuple[int, bool]) -> None:
     _, out = dma_copy(code, "copy_no_wait", schedule)
     np.testing.assert_array_equal(out, POISON)
 
 
+@pytest.mark.faulty
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_lds_dma_with_a_wait_that_is_wrong_once_reads_poison_once(
     code: Code, schedule: tuple[int, bool]
@@ -68,6 +70,7 @@ def test_exchange_with_barriers_is_right_under_every_schedule(code: Code) -> Non
         np.testing.assert_array_equal(out, words(256)[::-1] + 3, err_msg=str(schedule))
 
 
+@pytest.mark.faulty
 @pytest.mark.parametrize(
     "kernel", ["reverse_no_barrier_before_read", "reverse_no_barrier_before_write"]
 )
@@ -76,6 +79,7 @@ def test_exchange_without_a_barrier_depends_on_the_schedule(code: Code, kernel: 
     assert len(results) > 1
 
 
+@pytest.mark.faulty
 def test_removed_barrier_shows_poison(code: Code) -> None:
     out = reverse(code, "reverse_no_barrier_before_read", (0, False), rounds=1)
     # Wave 0 ran first, so it read what the other waves had not written, and added one.
@@ -99,6 +103,7 @@ def test_reduction_with_barriers_is_bit_identical_under_every_schedule(code: Cod
     np.testing.assert_allclose(out, x.sum(axis=1, dtype=np.float64), rtol=0, atol=1e-4)
 
 
+@pytest.mark.faulty
 def test_reduction_without_barriers_is_exposed(code: Code) -> None:
     outputs = [tree_sum(code, "sum_without_barriers", schedule)[1] for schedule in SCHEDULES]
     assert len({out.tobytes() for out in outputs}) > 1
@@ -201,12 +206,14 @@ def test_lds_access_in_bounds_is_no_fault(code: Code) -> None:
 # Poison
 
 
+@pytest.mark.faulty
 def test_uninitialized_register_gives_nan(code: Code) -> None:
     out = np.zeros(64, np.float32)
     launch(code("faults"), "uninitialized_register", 1, 64, {"out": out})
     assert np.isnan(out).all()
 
 
+@pytest.mark.faulty
 @pytest.mark.parametrize("kernel", ["uninitialized_accumulator", "uninitialized_lds"])
 def test_uninitialized_storage_is_poison(code: Code, kernel: str) -> None:
     out = np.zeros(64, np.uint32)

@@ -39,9 +39,10 @@ KERNEL compiled_sums(const i8x4* x, const i8x4* y, int32_t* out, const u16x2* z)
 KERNEL integer_sums(const uint32_t* x, const uint32_t* y, uint32_t* out) {
   const uint32_t a = x[lane_id()], b = y[lane_id()], c = lane_id();
   uint32_t result;
-#define SUM(name)                                                               \
-  asm volatile(name " %0, %1, %2, %3" : "=v"(result) : "v"(a), "v"(b), "v"(c)); \
-  out[lane_id()] = result;                                                      \
+// A dot product needs 3 wait states before its result is read.
+#define SUM(name)                                                                         \
+  asm volatile(name " %0, %1, %2, %3\n s_nop 2" : "=v"(result) : "v"(a), "v"(b), "v"(c)); \
+  out[lane_id()] = result;                                                                \
   out += 64;
   SUM("v_sad_u8")
   SUM("v_sad_hi_u8")
