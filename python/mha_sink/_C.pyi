@@ -292,6 +292,13 @@ def set_schedule(quantum: int, reverse: bool) -> None:
 def schedule() -> tuple[int, bool]:
     """The default (quantum, reverse)."""
 
+def set_sanitizer(checks: str) -> None:
+    """What emulated launches check: any of "races,waits,hazards,uninit"; "" is nothing. Overrides
+    MHA_SINK_SANITIZE. Raises InvalidArgument naming an unknown check."""
+
+def sanitizer() -> str:
+    """What emulated launches check, as set_sanitizer takes it."""
+
 class BuildInfo(TypedDict):
     version: str
     hip_compiler: str
@@ -387,6 +394,9 @@ class EmulationError(Error):
     """A code object that cannot be loaded, an instruction that cannot be executed, or an access
     that a GPU would fault on."""
 
+class SanitizerError(EmulationError):
+    """A race, missing wait, hazard or uninitialised read that a check of the sanitizer found."""
+
 class EmulatedObject:
     """A gfx950 code object (AMDGPU ELF), loaded and decoded."""
 
@@ -412,6 +422,7 @@ class EmulatedObject:
         quantum: int | None = None,
         reverse: bool | None = None,
         accesses: bool = False,
+        sanitize: str | None = None,
     ) -> LaunchCounts:
         """Runs a grid and waits for it.
 
@@ -419,4 +430,5 @@ class EmulatedObject:
         memory: (address, bytes, writable, name) of all that the kernel may touch.
         quantum, reverse: as set_schedule; None: the default.
         accesses: as of profile_start.
+        sanitize: as set_sanitizer; None: the default.
         """

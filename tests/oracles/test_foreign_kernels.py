@@ -7,6 +7,7 @@ real hardware.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import listing
 from emulated import SCHEDULES
 from listing import needs_objdump
+from mha_sink import _C
 
 pytest.importorskip(
     "triton", reason="the oracle kernels need triton (pip install triton==3.9.0); no GPU is needed"
@@ -47,6 +49,7 @@ def test_right_under_every_schedule(case: Case) -> None:
     assert len(results) == 1, "the order in which waves run changes the result"
 
 
+@pytest.mark.faulty
 @pytest.mark.parametrize("schedule", [(1000, False), (0, False), (0, True)])
 @pytest.mark.parametrize(
     ("case", "output"),
@@ -60,6 +63,51 @@ def test_known_race_shows(case: Case, output: str, schedule: tuple[int, bool]) -
     assert errors[output] > 0.05
     if "dv" in errors:  # comes from other buffers
         assert errors["dv"] < 0.01
+
+
+@pytest.fixture
+def sanitize() -> Iterator[Callable[[str], None]]:
+    before = _C.sanitizer()
+    yield _C.set_sanitizer
+    _C.set_sanitizer(before)
+
+
+@pytest.mark.parametrize(
+    ("case", "second_tile", "first_tile"),
+    [
+        # What the first tile fetched last is never read, and still in flight.
+        (
+            aiter_forward(512, causal=True),
+            r"writes it \(`buffer_load_dwordx4 .* lds`",
+            r"(read it \(`ds_read_b64_tr_b16|written it \(`buffer_load_dwordx4 .* lds`)",
+        ),
+        (
+            aiter_backward(512, causal=True),
+            r"writes it \(`ds_write_b128",
+            r"read it \(`ds_read_b64",
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Case) else "",
+)
+def test_sanitizer_finds_the_known_race(
+    case: Case, second_tile: str, first_tile: str, sanitize: Callable[[str], None]
+) -> None:
+    sanitize("races")
+    found = rf"LDS race on byte \d+: wave \d {second_tile} .*\), wave \d has {first_tile} "
+    with pytest.raises(_C.SanitizerError, match=found):
+        run(case, (100, False))
+
+
+# aiter writes M0 right before the LDS-DMA that reads it, a wait state less than LLVM's table asks.
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES + RAGGED if not case.races],
+    ids=lambda case: f"{case.name}, {case.size}",
+)
+def test_sanitizer_finds_nothing_else(case: Case, sanitize: Callable[[str], None]) -> None:
+    aiter = case.name.startswith("aiter")
+    sanitize("races,waits,uninit" if aiter else "races,waits,hazards,uninit")
+    run(case, (50, False))
 
 
 @needs_objdump
