@@ -84,6 +84,9 @@ void for_each_access(const Instruction& instruction, const AccessShape& shape, c
   }
 }
 
+// lgkmcnt has four bits, and saturates: waiting for 15 proves what is older than 15 operations.
+inline constexpr uint64_t kMaxOutstandingLds = 15;
+
 ObserverFactory waits_check(Program program);
 ObserverFactory hazards_check(Program program);
 ObserverFactory uninit_check(Program program);

@@ -1,9 +1,10 @@
 // LDS races: two waves of a workgroup touch a byte, one of them writing, with no barrier between.
 //
 // Every wave that has not ended takes part in a barrier, so what is ordered follows from counting
-// barriers: accesses of different waves between the same two barriers are not. LDS-DMA writes from
-// its issue until an s_waitcnt covers it, and so in every interval between. Waves that fetch to the
-// same bytes with the same instruction are taken to fetch the same data, as aiter's backward does.
+// barriers: accesses of different waves between the same two barriers are not. An access lasts from
+// its issue until an s_waitcnt covers it, and so counts in every interval between. Waves that fetch
+// to the same bytes with the same instruction are taken to fetch the same data, as aiter's backward
+// does.
 #include <algorithm>
 
 #include "emulator/sanitize.h"
@@ -63,6 +64,37 @@ void remember(Access (&slots)[2], Access access) {
   if ((access.bytes() & ~slots[1].bytes()) != 0) slots[1] = access;
 }
 
+// LDS operations of one wave that no s_waitcnt lgkmcnt covers yet; they complete in order.
+struct LdsQueue {
+  struct Operation {
+    uint64_t sequence;
+    Access access;
+    bool reads;
+    uint32_t bytes;
+    LaneAddresses addresses;
+
+    template <typename Function>
+    void for_each(Function function) const {
+      for (uint64_t lanes = addresses.lanes; lanes != 0; lanes &= lanes - 1) {
+        const uint64_t begin = addresses.address[__builtin_ctzll(lanes)];
+        function(begin, begin + bytes);
+      }
+    }
+  };
+
+  void issue() {
+    ++issued;
+    drop(issued - std::min<uint64_t>(issued, kMaxOutstandingLds));
+  }
+  void wait(unsigned outstanding) { drop(issued - std::min<uint64_t>(issued, outstanding)); }
+  void drop(uint64_t done) {
+    while (!in_flight.empty() && in_flight.front().sequence <= done) in_flight.pop_front();
+  }
+
+  uint64_t issued = 0;
+  std::deque<Operation> in_flight;
+};
+
 class LdsRacesCheck final : public Observer {
  public:
   explicit LdsRacesCheck(Program program) : program_(std::move(program)) {}
@@ -70,6 +102,7 @@ class LdsRacesCheck final : public Observer {
   void start(const Workgroup& workgroup, std::span<Wave> waves) override {
     cells_.resize((workgroup.lds.size() + 3) / 4);
     memory_.assign(waves.size(), VectorMemoryQueue());
+    lds_.assign(waves.size(), LdsQueue());
     ++interval_;
   }
 
@@ -79,10 +112,12 @@ class LdsRacesCheck final : public Observer {
     if (instruction.op == Op::s_waitcnt) {
       memory.wait(vmcnt_field(instruction),
                   [&](const VectorMemoryQueue::Dma& dma) { write_dma(dma, wave.index); });
+      lds_[wave.index].wait(lgkmcnt_field(instruction));
     } else if (sanitized.vector_memory) {
       memory.issue(pc, instruction, sanitized.shape, wave);
       if (sanitized.shape.lds_dma) write_newest_dma(pc, wave.index);
-    } else if (sanitized.shape.space == MemorySpace::lds) {
+    } else if (sanitized.kind == InstructionClass::lds) {
+      lds_[wave.index].issue();
       access(pc, instruction, sanitized.shape, wave);
     }
   }
@@ -91,7 +126,14 @@ class LdsRacesCheck final : public Observer {
     ++interval_;
     for (size_t wave = 0; wave < memory_.size(); ++wave) {
       for (const VectorMemoryQueue::Dma& dma : memory_[wave].in_flight()) {
-        write_dma(dma, static_cast<int>(wave));
+        const Access access(dma.pc, static_cast<int>(wave), false, true);
+        touch<true, false>(access, dma.begin, dma.end);
+      }
+      for (const LdsQueue::Operation& operation : lds_[wave].in_flight) {
+        operation.for_each([&](uint64_t begin, uint64_t end) {
+          operation.reads ? touch<false, false>(operation.access, begin, end)
+                          : touch<true, false>(operation.access, begin, end);
+        });
       }
     }
   }
@@ -99,11 +141,18 @@ class LdsRacesCheck final : public Observer {
  private:
   void access(uint32_t pc, const Instruction& instruction, const AccessShape& shape,
               const Wave& wave) {
-    const Access access(pc, wave.index, shape.kind == AccessKind::atomic);
-    const bool reads = shape.kind == AccessKind::load;
-    for_each_access(instruction, shape, wave, [&](int, uint64_t begin, uint64_t end) {
-      reads ? touch<false>(access, begin, end) : touch<true>(access, begin, end);
-    });
+    if (shape.space != MemorySpace::lds) return;
+    LdsQueue& queue = lds_[wave.index];
+    for (unsigned which = 0; which < shape.accesses; ++which) {
+      const LdsQueue::Operation& operation = queue.in_flight.emplace_back(LdsQueue::Operation{
+          queue.issued, Access(pc, wave.index, shape.kind == AccessKind::atomic),
+          shape.kind == AccessKind::load, shape.bytes,
+          lane_addresses(instruction, shape, wave, which)});
+      operation.for_each([&](uint64_t begin, uint64_t end) {
+        operation.reads ? touch<false>(operation.access, begin, end)
+                        : touch<true>(operation.access, begin, end);
+      });
+    }
   }
 
   // The DMA that was just issued; its pieces are the youngest in flight.
@@ -120,26 +169,28 @@ class LdsRacesCheck final : public Observer {
     touch<true>(Access(dma.pc, wave, false, true), dma.begin, dma.end);
   }
 
-  template <bool kWrite>
+  template <bool kWrite, bool kCheck = true>
   void touch(Access access, uint64_t begin, uint64_t end) {
     if (begin >= end || end > cells_.size() * 4) return;  // the handler's fault to raise
     for (uint64_t dword = begin / 4; dword * 4 < end; ++dword) {
       uint32_t mask = 0xf;
       if (dword * 4 < begin) mask &= 0xfu << (begin - dword * 4);
       if (dword * 4 + 4 > end) mask &= 0xfu >> (dword * 4 + 4 - end);
-      touch_dword<kWrite>(access.with_bytes(mask), dword);
+      touch_dword<kWrite, kCheck>(access.with_bytes(mask), dword);
     }
   }
 
-  template <bool kWrite>
+  template <bool kWrite, bool kCheck>
   void touch_dword(Access access, uint64_t dword) {
     Cell& cell = cells_[dword];
     if (cell.interval != interval_) cell = Cell{interval_, {}, {}};
-    for (Access write : cell.writes) {
-      if (access.conflicts(write))
+    if constexpr (kCheck) {
+      for (Access write : cell.writes) {
+        if (!access.conflicts(write)) continue;
         fail(kWrite ? "writes" : "reads", access, "written", write, dword);
+      }
     }
-    if constexpr (kWrite) {
+    if constexpr (kCheck && kWrite) {
       for (Access read : cell.reads) {
         if (access.conflicts(read)) fail("writes", access, "read", read, dword);
       }
@@ -154,12 +205,13 @@ class LdsRacesCheck final : public Observer {
                          ": wave " + std::to_string(access.wave()) + " " + verb + " it (" +
                          program_->describe(access.pc()) + "), wave " +
                          std::to_string(other.wave()) + " has " + did + " it (" +
-                         program_->describe(other.pc()) + "), and no barrier lies between");
+                         program_->describe(other.pc()) + "), and no barrier orders them");
   }
 
   const Program program_;
   std::vector<Cell> cells_;
   std::vector<VectorMemoryQueue> memory_;
+  std::vector<LdsQueue> lds_;
   uint32_t interval_ = 0;  // barriers, over all workgroups: cells need no clearing
 };
 

@@ -15,9 +15,6 @@ enum Counter : uint8_t { kVector, kLds, kScalar, kCounters };
 constexpr std::string_view kWaits[] = {"vmcnt", "lgkmcnt", "lgkmcnt"};
 constexpr std::string_view kUnits[] = {"vector memory", "LDS", "scalar memory"};
 
-// lgkmcnt has four bits, and saturates: waiting for 15 proves what is older than 15 operations.
-constexpr uint64_t kMaxLds = 15;
-
 struct PendingResult {
   uint64_t sequence = 0;  // 0: none
   uint32_t pc = 0;
@@ -135,8 +132,8 @@ class WaitsCheck final : public Observer {
       state.done[kVector] = state.memory.done();
     } else {
       ++state.issued[own];
-      if (own == kLds && state.issued[kLds] - state.done[kLds] > kMaxLds) {
-        state.done[kLds] = state.issued[kLds] - kMaxLds;
+      if (own == kLds && state.issued[kLds] - state.done[kLds] > kMaxOutstandingLds) {
+        state.done[kLds] = state.issued[kLds] - kMaxOutstandingLds;
       }
     }
     for (const RegisterRange& range : sanitized.footprint.writes()) {

@@ -49,6 +49,7 @@ PLANTED = [
     ("uninit_mask", "uninit", r"reads vcc_lo"),
     ("fetched_by_another_wave", "races", r"LDS race on byte .*ds_read.*global_load_lds|"
                                          r"LDS race on byte .*global_load_lds.*ds_read"),
+    ("barrier_before_wait", "races", r"wave 0 reads it .*wave 1 has written it .*ds_write_b32"),
     ("bytes_of_a_dword", "races", r"LDS race on byte 0: wave 1 writes it .*wave 0 has written it"),
     ("stored_by_two_workgroups", "races", r"stores to byte 0 of out, which workgroup \(\d, 0, 0\) "
                                           r"has stored to \(`global_store_dword"),
@@ -58,7 +59,7 @@ PLANTED = [
 
 def run(code: Code, kernel: str, sanitize: str) -> None:
     x, out = np.arange(1024, dtype=np.uint32), np.zeros(1024, np.uint32)
-    threads = 256 if kernel.startswith(("fetched", "bytes")) else 64
+    threads = 256 if kernel.startswith(("fetched", "barrier", "bytes")) else 64
     workgroups = 2 if re.search("workgroup|halves", kernel) else 1
     arguments = {"x": x, "out": out}
     launch(code("sanitizer"), kernel, workgroups, threads, arguments, None, 1024, sanitize)

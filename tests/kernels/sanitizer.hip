@@ -106,6 +106,21 @@ DEVICE void read_what_another_wave_fetched(const uint32_t* x, uint32_t* out) {
   out[thread_id()] = shared[(thread_id() + 64) % kThreads];
 }
 
+// A barrier orders what the waves waited for before it, no more.
+template <bool kWait>
+DEVICE void write_then_barrier(uint32_t* out) {
+  LDS static uint32_t shared[kThreads];
+  asm volatile("ds_write_b32 %0, %1" ::"v"(lds_address(&shared[thread_id()])), "v"(thread_id())
+               : "memory");
+  if (kWait) asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory");
+  uint32_t value;
+  asm volatile("s_barrier\n ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)"
+               : "=v"(value)
+               : "v"(lds_address(&shared[(thread_id() + 64) % kThreads]))
+               : "memory");
+  out[thread_id()] = value;
+}
+
 // The waves write the four bytes of the same dwords, or all the same byte.
 template <bool kSame>
 DEVICE void write_bytes(uint32_t* out) {
@@ -157,6 +172,8 @@ DEVICE void add_to_same(uint32_t* out) {
   }
 RACE(fetched_by_another_wave_fault, read_what_another_wave_fetched<false>(x, out))
 RACE(fetched_by_another_wave_clean, read_what_another_wave_fetched<true>(x, out))
+RACE(barrier_before_wait_fault, write_then_barrier<false>(out))
+RACE(barrier_before_wait_clean, write_then_barrier<true>(out))
 RACE(bytes_of_a_dword_fault, write_bytes<true>(out))
 RACE(bytes_of_a_dword_clean, write_bytes<false>(out))
 RACE(stored_by_two_workgroups_fault, store_to_own_part<true>(out))
