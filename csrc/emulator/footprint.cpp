@@ -1,5 +1,6 @@
 #include "emulator/footprint.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "emulator/wave.h"
@@ -79,6 +80,15 @@ bool writes_scc(const Instruction& i) {
   }
 }
 
+// Damaged code may name a tuple that begins inside a register file and ends outside.
+uint8_t inside(RegisterId first, uint8_t count) {
+  const int end = first < kSccId     ? kSccId
+                  : first < kVgprIds ? kSccId + 1
+                  : first < kAgprIds ? kAgprIds
+                                     : kRegisterIds;
+  return static_cast<uint8_t>(std::min<int>(count, end - first));
+}
+
 }  // namespace
 
 std::string register_name(RegisterId id) {
@@ -103,11 +113,11 @@ std::string register_name(RegisterId id) {
 }
 
 void Footprint::read(RegisterId first, uint8_t count, int source) {
-  reads_[read_count_++] = {first, count, static_cast<int8_t>(source)};
+  reads_[read_count_++] = {first, inside(first, count), static_cast<int8_t>(source)};
 }
 
 void Footprint::write(RegisterId first, uint8_t count) {
-  writes_[write_count_++] = {first, count, -1};
+  writes_[write_count_++] = {first, inside(first, count), -1};
 }
 
 void Footprint::read(const Operand& operand, int source) {

@@ -125,9 +125,11 @@ class UninitCheck final : public Observer {
   }
 
  private:
+  // Clamped: damaged code may name a tuple that ends outside the register file.
   static RegisterId vector_id(const Operand& operand, unsigned dword = 0) {
-    return static_cast<RegisterId>((operand.kind == OperandKind::vgpr ? kVgprIds : kAgprIds) +
-                                   operand.index + dword);
+    const unsigned file = operand.kind == OperandKind::vgpr ? kVgprIds : kAgprIds;
+    return static_cast<RegisterId>(
+        std::min<unsigned>(file + operand.index + dword, kRegisterIds - 1));
   }
   static bool is_vector(const Operand& operand) {
     return operand.kind == OperandKind::vgpr || operand.kind == OperandKind::agpr;
@@ -248,7 +250,7 @@ class UninitCheck final : public Observer {
       for (RegisterId id = range.first; id < range.first + range.count; ++id) {
         check(instruction, range, id, wave.exec(), shadow);
       }
-      mask = wave.read64(range.first);
+      if (range.count == 2) mask = wave.read64(range.first);
     }
     const uint64_t zero = lanes_of(instruction.src[0], 0, shadow);
     const uint64_t one = lanes_of(instruction.src[1], 0, shadow);
@@ -299,7 +301,8 @@ class UninitCheck final : public Observer {
     if (operand.kind == OperandKind::constant) {
       return static_cast<uint32_t>(operand.constant >> (32 * dword));
     }
-    return operand.kind == OperandKind::sgpr ? wave.sgpr[operand.index + dword] : 0;
+    if (operand.kind != OperandKind::sgpr || operand.index + dword >= kSccId) return 0;
+    return wave.sgpr[operand.index + dword];
   }
 
   static void scalar(const Instruction& i, const Sanitized& sanitized, const Wave& wave,
