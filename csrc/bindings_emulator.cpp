@@ -18,6 +18,7 @@
 #include "emulator/error.h"
 #include "emulator/launch.h"
 #include "emulator/sanitizer.h"
+#include "emulator/timing_model.h"
 #include "host/kernel_registry.h"
 #include "mha_sink/error.h"
 
@@ -192,7 +193,9 @@ class EmulatedObject {
                   const std::vector<std::tuple<uintptr_t, size_t, bool, std::string>>& memory,
                   uint32_t dynamic_lds, std::optional<uint32_t> quantum,
                   std::optional<bool> reverse, bool accesses,
-                  const std::optional<std::string>& sanitize) const {
+                  const std::optional<std::string>& sanitize, const std::vector<uint64_t>& sample,
+                  uint32_t modelled_residents,
+                  const std::map<std::string, double>& model_parameters) const {
     const Kernel& kernel = object_.kernel(kernel_name);
     std::vector<emulator::MemoryRange> ranges;
     for (const auto& [begin, bytes, writable, name] : memory) {
@@ -206,8 +209,15 @@ class EmulatedObject {
     std::optional<emulator::AccessCounter> counter;
     std::vector<emulator::ObserverFactory> observers;
     if (accesses) observers.push_back(counter.emplace(kernel, ranges).observers());
+    emulator::TraceRecorder recorder(kernel);
+    emulator::TimingParameters parameters;
+    for (const auto& [name, value] : model_parameters) {
+      emulator::set_parameter(parameters, name, value);
+    }
+    if (modelled_residents != 0) observers.push_back(recorder.observers());
     const emulator::LaunchSpec spec{
         .workgroups = workgroups,
+        .sample = sample,
         .workgroup_size = workgroup_size,
         .arguments = std::as_bytes(std::span(explicit_arguments)),
         .dynamic_lds_bytes = dynamic_lds,
@@ -223,6 +233,13 @@ class EmulatedObject {
     py::dict mix = instruction_mix(kernel, profile);
     mix["executions"] = py::cast(profile.executions);
     if (counter) mix["accesses"] = access_counts(counter->counts());
+    if (modelled_residents != 0) {
+      const emulator::TimingEstimate estimate =
+          emulator::model_timing(kernel, recorder.workgroups(), modelled_residents, parameters);
+      mix["model"] = py::dict(py::arg("clocks") = estimate.clocks, py::arg("mfma") = estimate.mfma,
+                              py::arg("valu") = estimate.valu, py::arg("trans") = estimate.trans,
+                              py::arg("lds") = estimate.lds, py::arg("vmem") = estimate.vmem);
+    }
     return mix;
   }
 
@@ -284,7 +301,9 @@ void bind_emulator(py::module_& module, const py::object& error) {
            py::arg("workgroup_size"), py::arg("arguments"), py::arg("memory"),
            py::arg("dynamic_lds") = 0, py::arg("quantum") = py::none(),
            py::arg("reverse") = py::none(), py::arg("accesses") = false,
-           py::arg("sanitize") = py::none());
+           py::arg("sanitize") = py::none(), py::arg("sample") = std::vector<uint64_t>(),
+           py::arg("modelled_residents") = 0,
+           py::arg("model_parameters") = std::map<std::string, double>());
 }
 
 }  // namespace mha_sink

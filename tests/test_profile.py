@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from mha_sink import _C, cli
-from mha_sink.profiling import LaunchSpec, bounds, hardware, profile_mha_bwd, read_launch_spec
-from mha_sink.profiling.bounds import Work
-from mha_sink.profiling.report import useful_flops
+from mha_sink.profiling import hardware
+from mha_sink.profiling.bounds import Work, bounds
+from mha_sink.profiling.launch_spec import LaunchSpec, read_launch_spec
+from mha_sink.profiling.report import profile_mha_bwd, useful_flops
 from mha_sink.testing import case
 
 CASE = "smoke/d64-causal"

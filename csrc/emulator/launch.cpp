@@ -89,7 +89,13 @@ void accumulate(Profile& profile, const std::vector<uint64_t>& executions) {
 }  // namespace
 
 void launch(const CodeObject& object, const Kernel& kernel, const LaunchSpec& spec) {
-  const uint64_t workgroups = check_grid(kernel, spec);
+  const uint64_t all_workgroups = check_grid(kernel, spec);
+  for (const uint64_t index : spec.sample) {
+    if (index < all_workgroups) continue;
+    fail(kernel,
+         "sample of workgroup " + std::to_string(index) + " of " + std::to_string(all_workgroups));
+  }
+  const uint64_t workgroups = spec.sample.empty() ? all_workgroups : spec.sample.size();
   check_resources(kernel, spec);
 
   const KernargSegment kernarg(kernel, spec);
@@ -120,7 +126,8 @@ void launch(const CodeObject& object, const Kernel& kernel, const LaunchSpec& sp
       while (!dispatch.stop.load(std::memory_order_relaxed)) {
         const uint64_t index = next.fetch_add(1, std::memory_order_relaxed);
         if (index >= workgroups) break;
-        executor.run(workgroup_id(index, spec.workgroups));
+        const uint64_t chosen = spec.sample.empty() ? index : spec.sample[index];
+        executor.run(workgroup_id(chosen, spec.workgroups));
       }
       if (!dispatch.stop.load(std::memory_order_relaxed)) executor.finish();
       if (spec.profile != nullptr) {

@@ -27,6 +27,8 @@ struct Profile {
 
 struct LaunchSpec {
   std::array<uint32_t, 3> workgroups{1, 1, 1};
+  // Which of them to run, x fastest; empty: all. A sample leaves the others' outputs unwritten.
+  std::span<const uint64_t> sample;
   std::array<uint32_t, 3> workgroup_size{64, 1, 1};
   std::span<const std::byte> arguments;  // the kernarg segment's explicit part
   uint32_t dynamic_lds_bytes = 0;

@@ -368,11 +368,23 @@ class AccessCounts(TypedDict):
     buffers: dict[str, BufferCounts]
     sites: list[tuple[int, int, int, int, int]]
 
+class ModelCounts(TypedDict):
+    """Clocks of the timing MODEL until the last wave ends, and those in which units were busy,
+    summed over the four SIMDs for mfma, valu and trans."""
+
+    clocks: int
+    mfma: int
+    valu: int
+    trans: int
+    lds: int
+    vmem: int
+
 class LaunchCounts(InstructionMix):
     """`executions` has an entry for each line of `EmulatedObject.disassemble`."""
 
     executions: list[int]
     accesses: NotRequired[AccessCounts]
+    model: NotRequired[ModelCounts]
 
 class KernelCounts(LaunchCounts):
     launches: int
@@ -423,6 +435,9 @@ class EmulatedObject:
         reverse: bool | None = None,
         accesses: bool = False,
         sanitize: str | None = None,
+        sample: Sequence[int] = (),
+        modelled_residents: int = 0,
+        model_parameters: dict[str, float] = {},
     ) -> LaunchCounts:
         """Runs a grid and waits for it.
 
@@ -431,4 +446,8 @@ class EmulatedObject:
         quantum, reverse: as set_schedule; None: the default.
         accesses: as of profile_start.
         sanitize: as set_sanitizer; None: the default.
+        sample: workgroups to run, numbered with x fastest; none given: all.
+        modelled_residents: not 0: also the timing MODEL's clocks of so many workgroups, those that
+            ran in turn, together on one compute unit.
+        model_parameters: by the names of TimingParameters (emulator/timing_model.h).
         """

@@ -18,6 +18,8 @@ from typing import Any, SupportsIndex
 import torch
 
 from mha_sink import _C
+from mha_sink.profiling import hardware
+from mha_sink.profiling.timing import ModelledTiming, atomic_bytes, from_counts
 
 try:
     import numpy
@@ -30,6 +32,7 @@ else:
 __all__ = ["CodeObject", "Dimensions", "load"]
 
 Dimensions = int | Sequence[int]
+Sizes = tuple[int, int, int]
 Memory = list[tuple[int, int, bool, str]]  # address, bytes, writable, name
 
 # Kinds of the metadata's .args that hold the address of global memory.
@@ -113,17 +116,9 @@ class CodeObject:
             ValueError: likewise, of its value; or the grid or block has no such form.
             mha_sink.EmulationError: no such kernel, more than a compute unit has, or a fault.
         """
-        if name not in self.kernels:
-            self._code.disassemble(name)  # raises, with the names that there are
-        reached: Memory = []
-        packed = bytes(args) if isinstance(args, bytes) else self._pack(name, args, reached)
-        for label, value in (memory or {}).items():
-            reached.append(_memory(f"memory {label}", label, value))
-        workgroups, items = _dimensions("grid", grid), _dimensions("block", block)
-        _C.set_thread_count(torch.get_num_threads())
-        counts = self._code.launch(
-            name, workgroups, items, packed, reached, _integer("lds", lds), accesses=accesses
-        )
+        prepared = self._prepare(name, grid, block, args, lds, memory)
+        _, workgroups, items, *_ = prepared
+        counts = self._code.launch(*prepared, accesses=accesses)
         launched: _C.KernelCounts = {
             **counts,
             "launches": 1,
@@ -133,12 +128,80 @@ class CodeObject:
         total = self._profile.get(name)
         self._profile[name] = launched if total is None else _sum(total, launched)
 
+    def model_timing(
+        self,
+        name: str,
+        grid: Dimensions,
+        block: Dimensions,
+        args: Sequence[object] | Mapping[str, object] | bytes,
+        lds: int = 0,
+        *,
+        memory: Mapping[str, object] | None = None,
+        sample: Sequence[int] = (0,),
+        whole: int | None = None,
+        parameters: Mapping[str, float] | None = None,
+    ) -> ModelledTiming:
+        """A MODEL of the launch's time from a few of its workgroups, which alone are executed.
+
+        As many as fit a compute unit are modelled together, those of the sample in turn. What the
+        others would have written stays unwritten, and nothing goes into `profile`.
+
+        Args:
+            name: as of `launch`.
+            grid: as of `launch`.
+            block: as of `launch`.
+            args: as of `launch`.
+            lds: as of `launch`.
+            memory: as of `launch`.
+            sample: workgroups that stand for all, numbered with x fastest.
+            whole: workgroups of the launch, where the grid is a part of it, such as one head.
+            parameters: constants of the model to change, by their names in
+                csrc/emulator/timing_model.h.
+
+        Raises:
+            mha_sink.EmulationError: no such workgroup or constant; and as `launch`.
+        """
+        prepared = self._prepare(name, grid, block, args, lds, memory)
+        _, workgroups, items, *_ = prepared
+        info, waves = self.kernels[name], -(-math.prod(items) // hardware.WAVE)
+        _, resident, _ = hardware.waves_per_simd(info["registers"], info["lds_bytes"] + lds, waves)
+        resident = max(resident, 1)
+        count = math.prod(workgroups) if whole is None else _integer("whole", whole)
+        constants = {"atomic_bytes": atomic_bytes(count, resident), **(parameters or {})}
+        counts = self._code.launch(
+            *prepared, sample=list(sample) or [0], modelled_residents=resident,
+            model_parameters=constants,
+        )  # fmt: skip
+        return from_counts(counts["model"], count, resident)
+
     def profile(self) -> dict[str, _C.KernelCounts]:
         """What the launches of each kernel have executed since the object was loaded.
 
         "accesses" holds those of the launches that counted them; without one it is missing.
         """
         return copy.deepcopy(self._profile)
+
+    def _prepare(
+        self,
+        name: str,
+        grid: Dimensions,
+        block: Dimensions,
+        args: Sequence[object] | Mapping[str, object] | bytes,
+        lds: int,
+        memory: Mapping[str, object] | None,
+    ) -> tuple[str, Sizes, Sizes, bytes, Memory, int]:
+        """The leading arguments of `_C.EmulatedObject.launch`."""
+        if name not in self.kernels:
+            self._code.disassemble(name)  # raises, with the names that there are
+        reached: Memory = []
+        packed = bytes(args) if isinstance(args, bytes) else self._pack(name, args, reached)
+        for label, value in (memory or {}).items():
+            reached.append(_memory(f"memory {label}", label, value))
+        _C.set_thread_count(torch.get_num_threads())
+        return (
+            name, _dimensions("grid", grid), _dimensions("block", block), packed, reached,
+            _integer("lds", lds),
+        )  # fmt: skip
 
     def _pack(
         self, name: str, args: Sequence[object] | Mapping[str, object], reached: Memory
@@ -246,7 +309,7 @@ def _integer(where: str, value: Any) -> int:
     return number
 
 
-def _dimensions(where: str, value: Dimensions) -> tuple[int, int, int]:
+def _dimensions(where: str, value: Dimensions) -> Sizes:
     sizes = tuple(value) if isinstance(value, Sequence) else (value,)
     if not 1 <= len(sizes) <= 3:
         raise ValueError(f"{where} has {len(sizes)} dimensions; need 1 to 3")

@@ -1,6 +1,6 @@
 """AMD's hand-written gfx950 attention kernels, taken from the amd-aiter wheel on PyPI.
 
-The wheel (MIT, 40 MB) is fetched once; four of its code objects stay in a cache folder.
+The wheel (MIT, 40 MB) is fetched once; six of its code objects stay in a cache folder.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ OBJECTS = {
     ),
     "bwd_hd128_bf16_causal_a32_psskddv": (
         "68bc0945e45bf8f557384efa734d6d8e928e566c29ad618c1ba90c04bb4a7aaa"
+    ),
+    "bwd_hd128_bf16_a16_psskddv": (
+        "7a201e61c34d95394829b6d55774db5d4b03b52f0ead8f0ec32ad9a918ce4066"
+    ),
+    "bwd_hd128_bf16_causal_a16_psskddv": (
+        "88472e015091dff706ed19f12c0044549156af948b97017fa42c885e78a17900"
     ),
 }
 HDIM = 128

@@ -16,9 +16,9 @@ from pathlib import Path
 from mha_sink import emulator
 from mha_sink.cli.errors import UsageError
 from mha_sink.cli.table import print_table
-from mha_sink.profiling import Report, profile_mha_bwd, profile_object, read_launch_spec
 from mha_sink.profiling.hardware import CLOCK_GHZ, COMPUTE_UNITS
-from mha_sink.profiling.report import Block
+from mha_sink.profiling.launch_spec import read_launch_spec
+from mha_sink.profiling.report import Block, Report, profile_mha_bwd, profile_object
 from mha_sink.testing import Case, case
 from mha_sink.testing.cases import full_grid
 
