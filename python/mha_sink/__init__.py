@@ -1,6 +1,6 @@
 """Attention backward with a learnable sink for AMD gfx950; without the GPU, emulated on a CPU."""
 
-from mha_sink import _C, emulator, reference
+from mha_sink import _C, emulator, reference, sparse_reference
 from mha_sink._C import EmulationError, Error, InvalidArgument, Unsupported
 from mha_sink._devices import warmup
 from mha_sink.attention import AttentionGradients, attention_backward

@@ -9,6 +9,12 @@ import pytest
 from emulated import launch
 from mha_sink import _C
 from mha_sink.testing import case, make_inputs, run_guarded
+from mha_sink.testing.sparse_mla import (
+    SparseCase,
+    check_sparse_fwd,
+    make_sparse_inputs,
+    run_sparse_bwd,
+)
 
 Code = Callable[[str], _C.EmulatedObject]
 
@@ -134,8 +140,24 @@ def test_unknown_check_is_named() -> None:
         _C.set_sanitizer("races,wait")
 
 
+def run_smallest(kernel: str) -> None:
+    """A small case of mha_sink.testing that launches the kernel."""
+    if not kernel.startswith("sparse_mla_"):
+        inputs = make_inputs(case(smallest_case(kernel)))
+        run_guarded(inputs, deterministic=kernel.startswith("mha_dq_") and "_dk_" not in kernel)
+        return
+    found = re.search(r"_h(\d+)$", kernel)
+    dtype = "float16" if "fp16" in kernel else "bfloat16"
+    sparse = make_sparse_inputs(SparseCase("clean", 9, int(found[1]) if found else 16, 96, 7,
+                                           dtype=dtype))  # fmt: skip
+    if "_fwd_" in kernel:
+        check_sparse_fwd(sparse)
+    else:
+        run_sparse_bwd(sparse)
+
+
 def smallest_case(kernel: str) -> str:
-    """Of mha_sink.testing, one that launches the kernel: mha_dq_* with deterministic=True."""
+    """By name; mha_dq_* need deterministic=True."""
     found = re.fullmatch(r"mha_\w+_(bf16|fp16)_hd(\d+)(?:x(\d+))?", kernel)
     if found is None:
         return "packed/fp16" if kernel.endswith("fp16") else "packed/empty-middle"
@@ -150,8 +172,7 @@ def smallest_case(kernel: str) -> str:
 def test_every_kernel_of_the_library_is_clean(kernel: str, sanitized: None) -> None:
     _C.profile_start()
     try:
-        inputs = make_inputs(case(smallest_case(kernel)))
-        run_guarded(inputs, deterministic=kernel.startswith("mha_dq_") and "_dk_" not in kernel)
+        run_smallest(kernel)
     finally:
         launched = _C.profile_stop()
     assert kernel in launched

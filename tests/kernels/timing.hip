@@ -1,11 +1,12 @@
 // Long runs of one instruction, for the timing model. Values are of no interest.
 #include "gfx950.h"
 
-#define RUN(name, setup, body)                                                             \
-  KERNEL run_##name(uint32_t* x) {                                                         \
-    asm volatile(setup "\n.rept 256\n" body "\n.endr\ns_waitcnt vmcnt(0) lgkmcnt(0)" ::"s"(x), "v"(thread_id() * 16)  \
-                 : "v10", "v11", "v12", "v13", "a0", "a1", "a2", "a3", "a4", "a5", "a6",   \
-                   "a7", "memory");                                                        \
+#define RUN(name, setup, body)                                                                 \
+  KERNEL run_##name(uint32_t* x) {                                                             \
+    asm volatile(setup "\n.rept 256\n" body "\n.endr\ns_waitcnt vmcnt(0) lgkmcnt(0)" ::"s"(x), \
+                 "v"(thread_id() * 16)                                                         \
+                 : "v10", "v11", "v12", "v13", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", \
+                   "memory");                                                                  \
   }
 
 RUN(independent_valu, "", "v_mul_f32 v10, v11, v12")

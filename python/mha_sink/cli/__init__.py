@@ -1,5 +1,6 @@
-"""Command line: `info` describes the installation and tests it, `demo` trains a GptOss step,
-`selftest` compares a device with the emulator, `profile` says what bounds a kernel."""
+"""Command line: `info` describes the installation and tests it, `demo` trains a small model,
+`bench` measures sparse MLA, `selftest` compares a device with the emulator, `profile` says what
+bounds a kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from mha_sink import Error
-from mha_sink.cli import demo, info, profile, selftest
+from mha_sink.cli import bench, demo, info, profile, selftest
 from mha_sink.cli.errors import UsageError
 
 
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m mha_sink", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (info, demo, selftest, profile):
+    for command in (info, demo, bench, selftest, profile):
         name = command.__name__.rpartition(".")[2]
         summary = (command.__doc__ or "").partition("\n")[0]
         subparser = commands.add_parser(name, help=summary, description=command.__doc__)
