@@ -19,6 +19,8 @@
 #include "emulator/memory_map.h"
 #include "host/kernel_registry.h"
 #include "host/kernel_table.h"
+#include "mha_sink/sparse_mla.h"
+#include "sparse_mla.h"
 
 namespace mha_sink::test {
 
@@ -65,6 +67,11 @@ class Corpus {
       // Two heads a KV head, more rows than one tile of either kind holds, and a diagonal.
       const auto hdim = static_cast<int>(kernels.hdim_q);
       record(problems_.emplace_back(1, 2, 1, 70, 75, hdim, true), kernels);
+    }
+    for (const char* data_type : {"bf16", "fp16"}) {
+      for (int heads : {20, 64, 128}) {
+        record(sparse_problems_.emplace_back(2, heads, 9, 40), data_type);
+      }
     }
     for (const KernelBinary& kernel : embedded_kernels()) {
       bool launched = false;
@@ -113,7 +120,25 @@ class Corpus {
     mha_bwd(args, stream);
   }
 
+  void record(SparseMla& problem, const char* data_type) {
+    RecordingDevice device(launches_);
+    stream_config stream;
+    stream.device_ = &device;
+    const auto workspace = [this](size_t bytes, bool) -> void* {
+      return workspaces_.emplace_back(bytes).data();
+    };
+    sparse_mla_fwd_args forward = problem.forward();
+    forward.data_type = data_type;
+    forward.workspace_alloc = workspace;
+    sparse_mla_fwd(forward, stream);
+    sparse_mla_bwd_args backward = problem.backward();
+    backward.data_type = data_type;
+    backward.workspace_alloc = workspace;
+    sparse_mla_bwd(backward, stream);
+  }
+
   std::array<int32_t, 2> starts_q_ = {0, 70}, starts_k_ = {0, 75};
+  std::list<SparseMla> sparse_problems_;
   std::list<Attention> problems_;  // lists: the launches refer to their elements' memory
   std::list<std::vector<std::byte>> workspaces_;
   std::vector<RecordedLaunch> launches_;

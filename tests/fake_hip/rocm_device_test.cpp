@@ -4,9 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +16,7 @@
 #include "check.h"
 #include "device/device.h"
 #include "device/rocm_api.h"
+#include "hip/mha/params.h"
 #include "host/kernel_registry.h"
 #include "mha_sink/error.h"
 #include "mha_sink/mha_bwd.h"
@@ -303,24 +304,23 @@ void failing_calls(const Fake& fake) {
 void wrong_arguments(const Fake& fake) {
   const KernelBinary& kernel = embedded_kernel("mha_reduce_d_sink");
   const LaunchDims dims{{1, 1, 1}, {256, 1, 1}};
-  for (size_t bytes : {16u, 24u, 40u, 48u}) {
+  constexpr size_t kBytes = sizeof(mha::ReduceDSinkParams);
+  for (size_t bytes : {size_t{16}, kBytes - 8, kBytes + 8, kBytes + 16}) {
     const std::vector<std::byte> arguments(bytes);
     expect_throw<Error>([&] { rocm_device(0).launch(kernel, dims, arguments, {}, nullptr); },
                         "mha_reduce_d_sink", std::to_string(bytes) + " bytes of arguments");
-    expect(std::string(fake.call<const char*>("fake_hip_message")).find("end at 32") !=
-               std::string::npos,
+    expect(std::string(fake.call<const char*>("fake_hip_message"))
+                   .find("end at " + std::to_string(kBytes)) != std::string::npos,
            "the fake names the size");
   }
   // Null pointers: the kernel faults when it runs, and the wait for it says so.
-  const std::vector<std::byte> nulls(32);
+  const std::vector<std::byte> nulls(kBytes);
   rocm_device(0).launch(kernel, dims, nulls, {}, nullptr);
   float* host_only = new float[4]();
-  int32_t sizes[] = {1, 1, 1, 0};
-  std::vector<std::byte> arguments(32);
-  std::memcpy(&arguments[0], &host_only, 8);
-  std::memcpy(&arguments[8], &host_only, 8);
-  std::memcpy(&arguments[16], sizes, 16);
-  rocm_device(0).launch(kernel, dims, arguments, {}, nullptr);
+  mha::ReduceDSinkParams params{};
+  params.partial = params.d_sink = host_only;
+  params.rows = params.tiles = params.nhead_q = 1;
+  rocm_device(0).launch(kernel, dims, std::as_bytes(std::span(&params, 1)), {}, nullptr);
   expect_throw<Error>([] { rocm_device(0).synchronize(nullptr); }, "hipErrorLaunchFailure",
                       "a kernel that reads the host's memory");
   delete[] host_only;
