@@ -27,6 +27,8 @@ def normalize(text: str) -> str:
     mnemonic = re.sub(r"(_e32|_e64|_dpp)+$", "", mnemonic)
     # A literal is the same number in any base.
     operands = re.sub(r"\b0x[0-9a-f]+\b", lambda number: str(int(number[0], 16)), operands)
+    # An SMEM offset of 0 beside a register is spelt where its encoding bit is set.
+    operands = re.sub(r" offset:0$", "", operands)
     return " ".join([mnemonic, *operands.replace(",", ", ").split()])
 
 

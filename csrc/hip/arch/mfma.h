@@ -27,6 +27,10 @@ struct ResidentOperand {
   Operand value;
 };
 
+// Puts it there. Where an operand comes out of a branch, clang 20 would keep it in VGPRs and move
+// it for every MFMA.
+MHA_SINK_DEVICE void settle(ResidentOperand& operand) { asm volatile("" : "+a"(operand.value)); }
+
 // Between VALU instructions that made an operand and the MFMAs that read it, where no barrier does.
 MHA_SINK_DEVICE void settle(Operand& operand) { asm volatile("s_nop 1" : "+v"(operand)); }
 

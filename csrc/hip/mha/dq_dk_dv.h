@@ -52,9 +52,10 @@ struct DqDkDvConfig {
   // Whether blocks of the same queries keep the 32 broadcast row constants in registers.
   static constexpr bool kShareRowBroadcasts = kLargerHeadDim <= 64;
 
-  // Whether addresses are computed for each phase of a step, and strides loaded, where keeping them
-  // would spill.
+  // Whether addresses are computed for each phase of a step, and strides loaded for each tile,
+  // where keeping them would spill.
   static constexpr bool kRecomputeAddresses = kLargerHeadDim == 256;
+  static constexpr bool kReloadStrides = kLargerHeadDim >= 192;
 
   struct LdsPlan {
     KeyTile k;
@@ -164,7 +165,7 @@ struct DqDkDv {
   }
 
   MHA_SINK_DEVICE const auto& loop_params() const {
-    if constexpr (Config::kRecomputeAddresses) {
+    if constexpr (Config::kReloadStrides) {
       return reloaded_params<DqDkDvParams>();
     } else {
       return p;

@@ -287,6 +287,8 @@ struct Dq {
       make_row_constants(lse, dlse, [&](int i) { return load_o(i); });
     }
     if (p.chunk.slot0 < end) next.load_indices(list, p.chunk.slot0 + Config::kSlots, count);
+#pragma unroll
+    for (ResidentOperand& operand : q) settle(operand);
     for (int slot0 = p.chunk.slot0; slot0 < end; slot0 += Config::kSlots) {
       step(list, slot0, end, count);
     }
@@ -294,8 +296,8 @@ struct Dq {
   }
 
   MHA_SINK_DEVICE void step(const int32_t* list, int slot0, int end, int count) {
-    // Without room for the offsets of a step, they are computed in each.
-    if constexpr (!Config::kPrefetch) opaque(lane);
+    // Without room for the offsets of a step, they are computed in each: clang 20 would spill 32.
+    if constexpr (!Config::kPrefetch || __clang_major__ <= 20) opaque(lane);
     PackedBlock p_block, ds_block;
     const int block0 = slot0 + slot_block * kBlockSlots;
     if (block0 < end) {
