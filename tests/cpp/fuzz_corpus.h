@@ -80,6 +80,7 @@ class Corpus {
     }
     for (const RecordedLaunch& launch : launches_) {
       for (const emulator::MemoryRange& buffer : launch.buffers) {
+        if (buffer.bytes == 0) continue;  // at no address perhaps
         const auto* data = reinterpret_cast<const uint8_t*>(buffer.begin);
         saved_[buffer.begin].assign(data, data + buffer.bytes);
       }
@@ -97,6 +98,7 @@ class Corpus {
   }
   // Whether the bytes, of one buffer, are still as they were.
   bool unchanged(uintptr_t begin, size_t bytes) const {
+    if (bytes == 0) return true;
     const auto& [start, saved] = *std::prev(saved_.upper_bound(begin));
     return std::memcmp(reinterpret_cast<const void*>(begin), saved.data() + (begin - start),
                        bytes) == 0;
