@@ -22,7 +22,7 @@ namespace mha_sink::arch {
 // 8 elements of a row of A or column of B.
 using Operand = u32x4;
 
-// One that lives through a whole loop, in accumulation registers: as B it costs no move.
+// One that lives through a whole loop, in accumulation registers: as A or B it costs no move.
 struct ResidentOperand {
   Operand value;
 };
@@ -67,6 +67,20 @@ struct VectorAccumulator {
       asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "a"(b.value));
     }
   }
+  MHA_SINK_DEVICE void start(ResidentOperand a, Operand b) {
+    if constexpr (kDtype == Dtype::bf16) {
+      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, 0" : "=&v"(c) : "a"(a.value), "v"(b));
+    } else {
+      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, 0" : "=&v"(c) : "a"(a.value), "v"(b));
+    }
+  }
+  MHA_SINK_DEVICE void add(ResidentOperand a, Operand b) {
+    if constexpr (kDtype == Dtype::bf16) {
+      asm("v_mfma_f32_32x32x16_bf16 %0, %1, %2, %0" : "+v"(c) : "a"(a.value), "v"(b));
+    } else {
+      asm("v_mfma_f32_32x32x16_f16 %0, %1, %2, %0" : "+v"(c) : "a"(a.value), "v"(b));
+    }
+  }
   MHA_SINK_DEVICE f32x16 ready() {
     // clang 22 puts 12 wait states between this MFMA and a VALU or memory read of its result.
     asm volatile("s_nop 11" : "+v"(c));
@@ -97,5 +111,17 @@ struct ResidentAccumulator {
     return c;
   }
 };
+
+// An element of a ResidentAccumulator after ready(), times a factor: it stays in its register.
+MHA_SINK_DEVICE float multiply_resident(float element, float factor) {
+  float moved;
+  asm volatile(
+      "v_accvgpr_read_b32 %1, %0\n\t"
+      "v_mul_f32 %1, %1, %2\n\t"
+      "v_accvgpr_write_b32 %0, %1"
+      : "+a"(element), "=&v"(moved)
+      : "v"(factor));
+  return element;
+}
 
 }  // namespace mha_sink::arch

@@ -5,6 +5,13 @@
 
 namespace mha_sink::arch {
 
+// A load of memory that no kernel writes while this one runs, at an address that all lanes share:
+// s_load, into scalar registers.
+template <class T>
+MHA_SINK_DEVICE T scalar_load(const T* address) {
+  return *(const __attribute__((address_space(4))) T*)address;
+}
+
 // Bit l: the value in lane l; 0 in lanes that EXEC turns off.
 MHA_SINK_DEVICE uint64_t ballot(bool value) { return __builtin_amdgcn_ballot_w64(value); }
 

@@ -1,4 +1,4 @@
-// Barriers and lane exchange.
+// Barriers, the compiler's among them, and lane exchange.
 #pragma once
 
 #include "hip/arch/types.h"
@@ -11,6 +11,15 @@ MHA_SINK_DEVICE void workgroup_barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+}
+
+// The compiler moves no instruction across; it makes none.
+MHA_SINK_DEVICE void scheduling_barrier() { __builtin_amdgcn_sched_barrier(0); }
+
+// v_permlane32_swap_b32: exchanges lanes 32..63 of `a` with lanes 0..31 of `b`.
+MHA_SINK_DEVICE void swap_halves(uint32_t& a, uint32_t& b) {
+  const auto swapped = __builtin_amdgcn_permlane32_swap(a, b, false, false);
+  a = swapped[0], b = swapped[1];
 }
 
 // Value of lane `lane_id() ^ kMask`: ds_bpermute_b32.

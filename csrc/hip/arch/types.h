@@ -48,13 +48,6 @@ MHA_SINK_DEVICE const __attribute__((address_space(4))) Params& reloaded_params(
   return *(const __attribute__((address_space(4))) Params*)address;
 }
 
-// A load of memory that no kernel writes while this one runs, at an address that all lanes share:
-// s_load, into scalar registers.
-template <class T>
-MHA_SINK_DEVICE T scalar_load(const T* address) {
-  return *(const __attribute__((address_space(4))) T*)address;
-}
-
 MHA_SINK_DEVICE int min(int a, int b) { return a < b ? a : b; }
 MHA_SINK_DEVICE int max(int a, int b) { return a > b ? a : b; }
 

@@ -2,6 +2,7 @@
 // bits on every run, without atomics.
 #pragma once
 
+#include "hip/arch/scalar.h"
 #include "hip/mha/params.h"
 #include "hip/tile/reduce.h"
 

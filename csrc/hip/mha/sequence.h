@@ -1,6 +1,7 @@
 // Which rows of a batch a workgroup works on.
 #pragma once
 
+#include "hip/arch/scalar.h"
 #include "hip/arch/types.h"
 #include "hip/mha/params.h"
 

@@ -2,7 +2,8 @@
 // heads. See docs/kernels/sparse_mla.md.
 #pragma once
 
-#include "hip/arch/mfma_operands.h"
+#include "hip/arch/mfma.h"
+#include "hip/arch/scalar.h"
 #include "hip/arch/sync.h"
 #include "hip/sparse_mla/gathered_tile.h"
 #include "hip/tile/exchange_tile.h"
@@ -49,7 +50,7 @@ struct DkvSlots {
   const int token = workgroup_id_x();
 
   // The wave's quarter of D (rows) times all heads (depth), in registers throughout.
-  Operand q[Config::kWaveDimBlocks][kSteps], dout[Config::kWaveDimBlocks][kSteps];
+  ResidentOperand q[Config::kWaveDimBlocks][kSteps], dout[Config::kWaveDimBlocks][kSteps];
   PackedBlock next[kWaveBlocks];
 
   MHA_SINK_DEVICE DkvSlots(const DkvSlotsParams& params, typename Config::LdsPlan& plan)
@@ -76,8 +77,8 @@ struct DkvSlots {
         const int block = wave * Config::kWaveDimBlocks + i;
 #pragma unroll
         for (int s = 0; s < 2; ++s) {
-          q[i][2 * hb + s] = lds.heads.q.load_columns(lane, 16 * s, block);
-          dout[i][2 * hb + s] = lds.heads.dout.load_columns(lane, 16 * s, block);
+          q[i][2 * hb + s].value = lds.heads.q.load_columns(lane, 16 * s, block);
+          dout[i][2 * hb + s].value = lds.heads.dout.load_columns(lane, 16 * s, block);
         }
       }
     }
@@ -125,15 +126,11 @@ struct DkvSlots {
         [&](int step, const Operands& operands) {
 #pragma unroll
           for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-            if (step == 0) {
-              start_with_resident_rows(sum[i], q[i][step], operands.ds);
-            } else {
-              add_with_resident_rows(sum[i], q[i][step], operands.ds);
-            }
+            add_or_start(sum[i], step, q[i][step], operands.ds);
           }
 #pragma unroll
           for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-            add_with_resident_rows(sum[i], dout[i][step], operands.p);
+            sum[i].add(dout[i][step], operands.p);
           }
         });
     const uint32_t slot = lane % 32;

@@ -4,6 +4,7 @@
 
 #include "hip/arch/math.h"
 #include "hip/arch/mfma.h"
+#include "hip/arch/scalar.h"
 #include "hip/arch/sync.h"
 #include "hip/sparse_mla/gathered_tile.h"
 #include "hip/tile/exchange_tile.h"

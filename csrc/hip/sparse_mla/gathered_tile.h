@@ -3,6 +3,7 @@
 
 #include "hip/arch/buffer.h"
 #include "hip/arch/scalar.h"
+#include "hip/arch/sync.h"
 #include "hip/arch/types.h"
 #include "hip/sparse_mla/params.h"
 #include "hip/tile/lds_tile.h"
@@ -59,7 +60,7 @@ struct GatheredTile {
     opaque(lane);  // offsets are computed anew: keeping them costs a register a row
     load_part<i0, kPart>(kv);
     store_part<i0, kPart>(lane, tile);
-    __builtin_amdgcn_sched_barrier(0);
+    scheduling_barrier();
     if constexpr (i0 + kPart < kWaveRows) copy<i0 + kPart>(kv, tile);
   }
 

@@ -2,17 +2,12 @@
 #pragma once
 
 #include "hip/arch/math.h"
+#include "hip/arch/sync.h"
 #include "hip/arch/types.h"
 
 namespace mha_sink::tile {
 
 using namespace arch;
-
-// v_permlane32_swap_b32: exchanges lanes 32..63 of `a` with lanes 0..31 of `b`.
-MHA_SINK_DEVICE void swap_halves(uint32_t& a, uint32_t& b) {
-  const auto swapped = __builtin_amdgcn_permlane32_swap(a, b, false, false);
-  a = swapped[0], b = swapped[1];
-}
 
 // A 32 x 32 accumulator as two chunks of 16 bytes a lane: chunk g of lane l holds rows
 // 16 * g + 8 * (l / 32)..+7 of column l % 32. The registers of a lane hold 4 adjacent rows; the

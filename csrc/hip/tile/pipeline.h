@@ -1,9 +1,12 @@
 // Operands that are read from LDS a fixed number of steps before the MFMA that needs them.
 #pragma once
 
+#include "hip/arch/sync.h"
 #include "hip/arch/types.h"
 
 namespace mha_sink::tile {
+
+using namespace arch;
 
 // Calls use(step, load(step)) for steps 0..kSteps-1, with kDepth loads in flight. The compiler does
 // not know what an MFMA in asm takes: left alone it reads an operand right before its use, or all
@@ -18,9 +21,9 @@ MHA_SINK_DEVICE void pipelined(Load&& load, Use&& use) {
   for (int step = 0; step < kSteps; ++step) {
     const auto current = slot[step % kSlots];
     if (step + kSlots < kSteps) slot[step % kSlots] = load(step + kSlots);
-    __builtin_amdgcn_sched_barrier(0);
+    scheduling_barrier();
     use(step, current);
-    __builtin_amdgcn_sched_barrier(0);
+    scheduling_barrier();
   }
 }
 
