@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hip/mha/params.h"
+#include "host/device_name.h"
 #include "host/kernel_table.h"
 #include "host/overlap.h"
 
@@ -24,17 +25,6 @@ using std::to_string;
 
 // Workgroups in the second and third grid dimension: what AMD's runtimes accept.
 constexpr int64_t kMaxGridYZ = 65535;
-
-void check_count(const char* argument, int64_t given, int64_t least, int64_t most) {
-  if (given < least) invalid(argument, to_string(given), "at least " + to_string(least));
-  if (given > most) unsupported(argument, to_string(given), "at most " + to_string(most));
-}
-
-std::string format(const std::array<int64_t, 4>& values) {
-  std::string text = "[";
-  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + to_string(values[i]);
-  return text + "]";
-}
 
 // The extent fits in the address space, so that later arithmetic cannot overflow.
 void check_extent(const View& view) {
@@ -83,6 +73,52 @@ void refuse_sharing(Sharing sharing, const std::string& what, const std::string&
 }
 
 }  // namespace
+
+std::string format(std::span<const int64_t> values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + to_string(values[i]);
+  return text + "]";
+}
+
+void check_count(const char* argument, int64_t given, int64_t least, int64_t most) {
+  if (given < least) invalid(argument, to_string(given), "at least " + to_string(least));
+  if (given > most) unsupported(argument, to_string(given), "at most " + to_string(most));
+}
+
+void check_data_type(const std::string& data_type) {
+  if (data_type != "bf16" && data_type != "fp16") {
+    invalid("data_type", "\"" + data_type + "\"", "\"bf16\" or \"fp16\"");
+  }
+}
+
+void check_as_launcher(const char* argument, const std::string& given, const std::string& traits) {
+  if (given != traits) invalid(argument, given, "the launcher's own, " + traits + ",");
+}
+
+void check_as_launcher(const char* argument, int given, int traits) {
+  check_as_launcher(argument, to_string(given), to_string(traits));
+}
+
+const TensorDesc& required(const char* name, const std::optional<TensorDesc>& tensor) {
+  if (!tensor) invalid(name, "None", "a tensor");
+  return *tensor;
+}
+
+std::string data_type_of(const char* name, const TensorDesc& tensor) {
+  if (tensor.dtype == "bfloat16") return "bf16";
+  if (tensor.dtype == "float16") return "fp16";
+  invalid(name, "dtype " + tensor.dtype, "bfloat16 or float16");
+}
+
+void check_device(const char* name, const TensorDesc& tensor) {
+  try {
+    device_named(tensor.device);
+  } catch (const Error& error) {
+    unsupported(
+        name, "a tensor on " + tensor.device + " (" + error.what() + ")",
+        "cpu, which runs the gfx950 kernels emulated, and cuda:N, the GPU N of a HIP runtime");
+  }
+}
 
 void check_sizes(const MhaBwdSizes& sizes) {
   check_count("batch", sizes.batch, 1, kMaxGridYZ);

@@ -66,6 +66,23 @@ namespace checks {
 [[noreturn]] void unsupported(const std::string& argument, const std::string& given,
                               const std::string& supported);
 
+// "[1, 2, 3]".
+std::string format(std::span<const int64_t> values);
+
+void check_count(const char* argument, int64_t given, int64_t least, int64_t most);
+
+// Of the C++ interfaces: "bf16" or "fp16".
+void check_data_type(const std::string& data_type);
+// What the arguments of a run have in common with the launcher's traits.
+void check_as_launcher(const char* argument, const std::string& given, const std::string& traits);
+void check_as_launcher(const char* argument, int given, int traits);
+
+// Of the Python calls.
+const TensorDesc& required(const char* name, const std::optional<TensorDesc>& tensor);
+// Of a tensor whose dtype and device the others must follow. Returns the data type's C++ name.
+std::string data_type_of(const char* name, const TensorDesc& tensor);
+void check_device(const char* name, const TensorDesc& tensor);
+
 // Sizes that the kernels can index, head counts that divide, a head dim that has kernels.
 void check_sizes(const MhaBwdSizes& sizes);
 

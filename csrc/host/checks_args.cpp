@@ -26,9 +26,7 @@ MhaBwdSizes sizes_of(const T& traits) {
 
 template <class T>
 void check_traits(const T& traits) {
-  if (traits.data_type != "bf16" && traits.data_type != "fp16") {
-    invalid("data_type", "\"" + traits.data_type + "\"", "\"bf16\" or \"fp16\"");
-  }
+  checks::check_data_type(traits.data_type);
   if (traits.mask_type < kNoMask || traits.mask_type > kMaskGeneric) {
     invalid("mask_type", to_string(traits.mask_type), "0 to 3");
   }

@@ -2,23 +2,18 @@
 #include <initializer_list>
 
 #include "host/checks.h"
-#include "host/device_name.h"
 
 namespace mha_sink {
 namespace {
 
+using checks::format;
 using checks::invalid;
+using checks::required;
 using checks::unsupported;
 using std::to_string;
 
 constexpr const char* kFp32 = "float32";
 constexpr const char* kInt32 = "int32";
-
-std::string format(const std::vector<int64_t>& values) {
-  std::string text = "[";
-  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + to_string(values[i]);
-  return text + "]";
-}
 
 // What a message calls the shapes.
 struct Layouts {
@@ -28,11 +23,6 @@ constexpr Layouts kDense = {"[b, sq, hq, d]", "[b, sk, hk, d]", "[b, sk, hk, dv]
                             "[b, sq, hq, dv]", "[b, hq, sq]"};
 constexpr Layouts kPacked = {"[total_q, hq, d]", "[total_k, hk, d]", "[total_k, hk, dv]",
                              "[total_q, hq, dv]", "[hq, total_q]"};
-
-const TensorDesc& required(const char* name, const std::optional<TensorDesc>& tensor) {
-  if (!tensor) invalid(name, "None", "a tensor");
-  return *tensor;
-}
 
 void check_dtype(const char* name, const TensorDesc& tensor, const std::string& needed) {
   if (tensor.dtype != needed) invalid(name, "dtype " + tensor.dtype, needed);
@@ -100,23 +90,6 @@ void check_features(const MhaBwdCall& call) {
   }
 }
 
-// Of q; the other tensors must follow it.
-void check_device(const TensorDesc& q) {
-  try {
-    device_named(q.device);
-  } catch (const Error& error) {
-    unsupported(
-        "q", "a tensor on " + q.device + " (" + error.what() + ")",
-        "cpu, which runs the gfx950 kernels emulated, and cuda:N, the GPU N of a HIP runtime");
-  }
-}
-
-void check_data_type(const TensorDesc& q) {
-  if (q.dtype != "bfloat16" && q.dtype != "float16") {
-    invalid("q", "dtype " + q.dtype, "bfloat16 or float16");
-  }
-}
-
 }  // namespace
 
 MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
@@ -134,13 +107,12 @@ MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
   const bool packed = call.cu_seqlens_q || call.cu_seqlens_k;
   const Layouts& layouts = packed ? kPacked : kDense;
 
-  check_data_type(q);
-  check_device(q);
+  MhaBwdProblem p;
+  p.data_type = checks::data_type_of("q", q);
+  checks::check_device("q", q);
   check_rank("q", q, packed ? 3 : 4, layouts.q);
   check_rank("k", k, packed ? 3 : 4, layouts.k);
   check_rank("v", v, packed ? 3 : 4, layouts.v);
-  MhaBwdProblem p;
-  p.data_type = q.dtype == "bfloat16" ? "bf16" : "fp16";
   p.packed = packed;
   p.deterministic = call.deterministic;
   const size_t rows = packed ? 0 : 1;

@@ -20,11 +20,6 @@ constexpr int64_t kMaxThreads = (int64_t{1} << 32) - 1;
 constexpr int64_t kMaxTokens = kMaxThreads / 256, kMaxKv = kMaxThreads / 512;
 constexpr int64_t kMaxTopk = int64_t{1} << 30;  // slots of a token are counted in int32
 
-void check_count(const char* argument, int64_t given, int64_t least, int64_t most) {
-  if (given < least) invalid(argument, to_string(given), "at least " + to_string(least));
-  if (given > most) unsupported(argument, to_string(given), "at most " + to_string(most));
-}
-
 bool intersect(const Array& a, const Array& b) {
   const auto begin_a = reinterpret_cast<uintptr_t>(a.data);
   const auto begin_b = reinterpret_cast<uintptr_t>(b.data);
@@ -110,15 +105,9 @@ namespace {
 
 using checks::invalid;
 
-void check_data_type(const std::string& data_type) {
-  if (data_type != "bf16" && data_type != "fp16") {
-    invalid("data_type", "\"" + data_type + "\"", "\"bf16\" or \"fp16\"");
-  }
-}
-
 template <class T>
 SparseMlaSizes sizes_of(const T& args, int64_t r_chunk) {
-  check_data_type(args.data_type);
+  checks::check_data_type(args.data_type);
   SparseMlaSizes sizes{.data_type = args.data_type,
                        .tokens = args.tokens,
                        .nhead = args.nhead,

@@ -3,29 +3,18 @@
 
 #include "hip/sparse_mla/params.h"
 #include "host/checks_sparse_mla.h"
-#include "host/device_name.h"
 #include "host/sparse_mla_workspace.h"
 
 namespace mha_sink {
 namespace {
 
+using checks::format;
 using checks::invalid;
-using checks::unsupported;
+using checks::required;
 using std::to_string;
 
 constexpr const char *kFp32 = "float32", *kInt32 = "int32", *kUint8 = "uint8";
 constexpr int64_t kHeadDim = sparse_mla::kHeadDim;
-
-std::string format(const std::vector<int64_t>& values) {
-  std::string text = "[";
-  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + to_string(values[i]);
-  return text + "]";
-}
-
-const TensorDesc& required(const char* name, const std::optional<TensorDesc>& tensor) {
-  if (!tensor) invalid(name, "None", "a tensor");
-  return *tensor;
-}
 
 // An empty tensor is, whatever its strides.
 bool contiguous(const TensorDesc& tensor) {
@@ -70,16 +59,6 @@ struct Checker {
   }
 };
 
-void check_device(const char* name, const TensorDesc& tensor) {
-  try {
-    device_named(tensor.device);
-  } catch (const Error& error) {
-    unsupported(
-        name, "a tensor on " + tensor.device + " (" + error.what() + ")",
-        "cpu, which runs the gfx950 kernels emulated, and cuda:N, the GPU N of a HIP runtime");
-  }
-}
-
 // The second dimension of topk_indices; tokens < 0: any number of rows.
 int64_t topk_of(const TensorDesc& indices, int64_t tokens) {
   const bool has_shape = indices.shape.size() == 2 && (tokens < 0 || indices.shape[0] == tokens);
@@ -99,20 +78,15 @@ struct Shapes {
 // Sizes from q, kv and topk_indices.
 SparseMlaSizes sizes_of(const TensorDesc& q, const TensorDesc& kv, const TensorDesc& indices,
                         const std::optional<int64_t>& r_chunk) {
-  if (q.dtype != "bfloat16" && q.dtype != "float16") {
-    invalid("q", "dtype " + q.dtype, "bfloat16 or float16");
-  }
-  check_device("q", q);
+  SparseMlaSizes sizes{.data_type = checks::data_type_of("q", q)};
+  checks::check_device("q", q);
   if (q.shape.size() != 3 || q.shape[2] != kHeadDim) {
     invalid("q", "shape " + format(q.shape), "[T, H, 512]");
   }
   if (kv.shape.size() != 2 || kv.shape[1] != kHeadDim) {
     invalid("kv", "shape " + format(kv.shape), "[num_kv, 512]");
   }
-  SparseMlaSizes sizes{.data_type = q.dtype == "bfloat16" ? "bf16" : "fp16",
-                       .tokens = q.shape[0],
-                       .nhead = q.shape[1],
-                       .num_kv = kv.shape[0]};
+  sizes.tokens = q.shape[0], sizes.nhead = q.shape[1], sizes.num_kv = kv.shape[0];
   sizes.topk = topk_of(indices, sizes.tokens);
   if (r_chunk) {
     if (*r_chunk < 1) invalid("R_CHUNK", to_string(*r_chunk), "a multiple of 32 above 0");
@@ -196,7 +170,7 @@ SparseMlaBwdProblem check(const SparseMlaBwdCall& call, Outputs outputs) {
 
 SparseMlaPlanProblem check_sparse_mla_plan(const TensorDesc& topk_indices, int64_t num_kv,
                                            const TensorDesc& plan) {
-  check_device("topk_indices", topk_indices);
+  checks::check_device("topk_indices", topk_indices);
   SparseMlaPlanProblem p;
   p.sizes = {.data_type = "bf16", .nhead = 1, .num_kv = num_kv};
   p.sizes.topk = topk_of(topk_indices, -1);

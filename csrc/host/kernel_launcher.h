@@ -1,10 +1,12 @@
 // Launches on one device and stream, named, logged and timed.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "device/device.h"
 #include "host/checks.h"
@@ -25,7 +27,7 @@ class KernelLauncher {
   Stream stream() const { return config_.stream_id_; }
 
   // A kernel that is missing or cannot be loaded must show before anything is launched.
-  const KernelBinary& load(const std::string& name) const {
+  const KernelBinary& load(std::string_view name) const {
     const KernelBinary& kernel = embedded_kernel(name);
     device_.load(kernel, stream());
     return kernel;
@@ -33,13 +35,16 @@ class KernelLauncher {
 
   // Grids with an empty dimension are no launch.
   template <class Params>
-  void launch(const KernelBinary& kernel, int64_t x, int64_t y, uint32_t threads,
+  void launch(const KernelBinary& kernel, const std::array<int64_t, 3>& grid, uint32_t threads,
               const Params& params, std::span<const BufferRange> buffers) const {
-    if (x == 0 || y == 0) return;
-    const LaunchDims dims{{static_cast<uint32_t>(x), static_cast<uint32_t>(y), 1}, {threads, 1, 1}};
+    LaunchDims dims{{}, {threads, 1, 1}};
+    for (size_t axis = 0; axis < grid.size(); ++axis) {
+      if (grid[axis] == 0) return;
+      dims.workgroups[axis] = static_cast<uint32_t>(grid[axis]);
+    }
     if (config_.log_level_ > 0) {
-      std::fprintf(stderr, "mha_sink: %s grid %u x %u\n", kernel.name, dims.workgroups[0],
-                   dims.workgroups[1]);
+      std::fprintf(stderr, "mha_sink: %s grid %u x %u x %u\n", kernel.name, dims.workgroups[0],
+                   dims.workgroups[1], dims.workgroups[2]);
     }
     device_.launch(kernel, dims, std::as_bytes(std::span(&params, 1)), buffers, stream());
   }
@@ -49,16 +54,17 @@ class KernelLauncher {
     device_.memset(const_cast<void*>(data), value, static_cast<size_t>(bytes), stream());
   }
 
-  // What mha_bwd returns: 0, or the mean milliseconds of the call's repeats.
+  // What mha_bwd returns: 0, or the mean milliseconds of the call's repeats. call(last) is told
+  // which of them is the last.
   template <class Call>
   float run(Call&& call) const {
     if (!config_.time_kernel_) {
-      call();
+      call(true);
       return 0;
     }
-    for (int i = 0; i < config_.cold_niters_; ++i) call();
+    for (int i = 0; i < config_.cold_niters_; ++i) call(false);
     const auto repeat = [&] {
-      for (int i = 0; i < config_.nrepeat_; ++i) call();
+      for (int i = 0; i < config_.nrepeat_; ++i) call(i + 1 == config_.nrepeat_);
     };
     return (config_.is_gpu_timer_ ? device_milliseconds(repeat) : host_milliseconds(repeat)) /
            static_cast<float>(config_.nrepeat_);

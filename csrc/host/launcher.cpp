@@ -21,10 +21,7 @@ void check_sizes_equal(const fmha_bwd_traits& traits, const fmha_bwd_args& args)
       {"hdim_v", args.hdim_v, traits.hdim_v},
       {"mask_type", args.mask_type, traits.mask_type}};
   for (const auto& [name, given, needed] : sizes) {
-    if (given != needed) {
-      checks::invalid(name, std::to_string(given),
-                      "the launcher's own, " + std::to_string(needed) + ",");
-    }
+    checks::check_as_launcher(name, given, needed);
   }
 }
 

@@ -1,8 +1,5 @@
 #include "host/mha_bwd_launches.h"
 
-#include <cstdio>
-
-#include "host/kernel_registry.h"
 #include "host/kernel_table.h"
 
 namespace mha_sink {
@@ -13,14 +10,11 @@ constexpr uint32_t kThreads = 256;  // of every kernel here
 }  // namespace
 
 MhaBwdLaunches::MhaBwdLaunches(const MhaBwdProblem& problem, const MhaBwdWorkspace& plan,
-                               Device& device, const stream_config& stream)
-    : p_(problem), plan_(plan), stream_(stream), device_(device) {
+                               const KernelLauncher& launcher)
+    : p_(problem), plan_(plan), launcher_(launcher) {
   const HeadDimKernels& kernels = *find_head_dim_kernels(p_.data_type, p_.hdim_q, p_.hdim_v);
   const auto load = [&](bool needed, std::string_view name) -> const KernelBinary* {
-    if (!needed) return nullptr;
-    const KernelBinary& kernel = embedded_kernel(name);
-    device_.load(kernel, stream_.stream_id_);
-    return &kernel;
+    return needed ? &launcher.load(name) : nullptr;
   };
   prepare_sequences_ = load(p_.packed, kPrepareSequencesKernel);
   dot_do_o_ = load(true, dot_do_o_kernel(p_.data_type));
@@ -73,9 +67,7 @@ void MhaBwdLaunches::prepare_sequences() {
   params.nhead_k = static_cast<int32_t>(p_.nhead_k);
   params.hdim_q = static_cast<int32_t>(p_.hdim_q);
   params.hdim_v = static_cast<int32_t>(p_.hdim_v);
-  enqueue(*prepare_sequences_,
-          {{mha::kGapSlices, static_cast<uint32_t>(p_.batch), 1}, {kThreads, 1, 1}}, params,
-          buffers);
+  launcher_.launch(*prepare_sequences_, {mha::kGapSlices, p_.batch, 1}, kThreads, params, buffers);
 }
 
 void MhaBwdLaunches::dot_do_o() {
@@ -98,47 +90,43 @@ void MhaBwdLaunches::dot_do_o() {
     params.d_sink_partial =
         scratch<float>(plan_.d_sink_partial, true, "workspace d_sink_partial", buffers);
   }
-  enqueue(*dot_do_o_, grid(plan_.row_tiles, p_.nhead_q, p_.batch), params, buffers);
+  launcher_.launch(*dot_do_o_, grid(plan_.row_tiles, p_.nhead_q, p_.batch), kThreads, params,
+                   buffers);
+}
+
+template <class Params>
+Params MhaBwdLaunches::products(const Region& tile_sequence, Buffers& buffers) const {
+  Params params{};
+  params.batch = batch(tile_sequence, buffers);
+  params.q = input(p_.q, buffers);
+  params.k = input(p_.k, buffers);
+  params.v = input(p_.v, buffers);
+  params.dout = input(p_.dout, buffers);
+  params.rows = row_constants(false, buffers);
+  params.nhead_q = static_cast<int32_t>(p_.nhead_q);
+  params.nhead_k = static_cast<int32_t>(p_.nhead_k);
+  params.hdim_q = static_cast<int32_t>(p_.hdim_q);
+  params.hdim_v = static_cast<int32_t>(p_.hdim_v);
+  params.scale = p_.scale;
+  params.window = p_.window;
+  return params;
 }
 
 void MhaBwdLaunches::dq_dk_dv() {
   Buffers buffers;
-  mha::DqDkDvParams params{};
-  params.batch = batch(plan_.key_tile_sequence, buffers);
-  params.q = input(p_.q, buffers);
-  params.k = input(p_.k, buffers);
-  params.v = input(p_.v, buffers);
-  params.dout = input(p_.dout, buffers);
+  auto params = products<mha::DqDkDvParams>(plan_.key_tile_sequence, buffers);
   params.dk = output(p_.dk, buffers);
   params.dv = output(p_.dv, buffers);
-  params.rows = row_constants(false, buffers);
   params.dq_acc = dq_accumulator(true, buffers);
-  params.nhead_q = static_cast<int32_t>(p_.nhead_q);
-  params.nhead_k = static_cast<int32_t>(p_.nhead_k);
-  params.hdim_q = static_cast<int32_t>(p_.hdim_q);
-  params.hdim_v = static_cast<int32_t>(p_.hdim_v);
-  params.scale = p_.scale;
-  params.window = p_.window;
-  enqueue(*dq_dk_dv_, grid(p_.nhead_k, plan_.key_tiles, p_.batch), params, buffers);
+  launcher_.launch(*dq_dk_dv_, grid(p_.nhead_k, plan_.key_tiles, p_.batch), kThreads, params,
+                   buffers);
 }
 
 void MhaBwdLaunches::dq() {
   Buffers buffers;
-  mha::DqParams params{};
-  params.batch = batch(plan_.dq_tile_sequence, buffers);
-  params.q = input(p_.q, buffers);
-  params.k = input(p_.k, buffers);
-  params.v = input(p_.v, buffers);
-  params.dout = input(p_.dout, buffers);
+  auto params = products<mha::DqParams>(plan_.dq_tile_sequence, buffers);
   params.dq = output(p_.dq, buffers);
-  params.rows = row_constants(false, buffers);
-  params.nhead_q = static_cast<int32_t>(p_.nhead_q);
-  params.nhead_k = static_cast<int32_t>(p_.nhead_k);
-  params.hdim_q = static_cast<int32_t>(p_.hdim_q);
-  params.hdim_v = static_cast<int32_t>(p_.hdim_v);
-  params.scale = p_.scale;
-  params.window = p_.window;
-  enqueue(*dq_, grid(p_.nhead_q, plan_.dq_tiles, p_.batch), params, buffers);
+  launcher_.launch(*dq_, grid(p_.nhead_q, plan_.dq_tiles, p_.batch), kThreads, params, buffers);
 }
 
 void MhaBwdLaunches::convert_dq() {
@@ -150,7 +138,8 @@ void MhaBwdLaunches::convert_dq() {
   params.nhead_q = static_cast<int32_t>(p_.nhead_q);
   params.hdim = static_cast<int32_t>(p_.hdim_q);
   params.scale = p_.scale;
-  enqueue(*convert_dq_, grid(plan_.row_tiles, p_.nhead_q, p_.batch), params, buffers);
+  launcher_.launch(*convert_dq_, grid(plan_.row_tiles, p_.nhead_q, p_.batch), kThreads, params,
+                   buffers);
 }
 
 void MhaBwdLaunches::reduce_d_sink(bool last) {
@@ -179,11 +168,8 @@ void MhaBwdLaunches::reduce_d_sink(bool last) {
     params.rows = static_cast<int32_t>(p_.batch);
     params.row_stride = batch_stride;
   }
-  enqueue(*reduce_d_sink_,
-          {{static_cast<uint32_t>(p_.nhead_q),
-            static_cast<uint32_t>(p_.d_sink_per_batch ? p_.batch : 1), 1},
-           {kThreads, 1, 1}},
-          params, buffers);
+  launcher_.launch(*reduce_d_sink_, {p_.nhead_q, p_.d_sink_per_batch ? p_.batch : 1, 1}, kThreads,
+                   params, buffers);
 }
 
 mha::Batch MhaBwdLaunches::batch(const Region& tile_sequence, Buffers& buffers) const {
@@ -249,25 +235,12 @@ T* MhaBwdLaunches::scratch(const Region& region, bool writable, const char* name
 }
 
 // A packed batch is one along the tiles.
-LaunchDims MhaBwdLaunches::grid(int64_t x, int64_t y, int64_t z) const {
-  return {{static_cast<uint32_t>(x), static_cast<uint32_t>(y),
-           static_cast<uint32_t>(p_.packed ? 1 : z)},
-          {kThreads, 1, 1}};
+std::array<int64_t, 3> MhaBwdLaunches::grid(int64_t x, int64_t y, int64_t z) const {
+  return {x, y, p_.packed ? 1 : z};
 }
 
-template <class Params>
-void MhaBwdLaunches::enqueue(const KernelBinary& kernel, const LaunchDims& dims,
-                             const Params& params, std::span<const BufferRange> buffers) {
-  if (stream_.log_level_ > 0) {
-    std::fprintf(stderr, "mha_sink: %s grid %u x %u x %u\n", kernel.name, dims.workgroups[0],
-                 dims.workgroups[1], dims.workgroups[2]);
-  }
-  device_.launch(kernel, dims, std::as_bytes(std::span(&params, 1)), buffers, stream_.stream_id_);
-}
-
-void MhaBwdLaunches::fill(const Region& first, const Region& last, int value) {
-  device_.memset(workspace_ + first.offset, value, static_cast<size_t>(last.end() - first.offset),
-                 stream_.stream_id_);
+void MhaBwdLaunches::fill(const Region& first, const Region& last, int value) const {
+  launcher_.memset(workspace_ + first.offset, value, last.end() - first.offset);
 }
 
 }  // namespace mha_sink

@@ -1,26 +1,26 @@
 // The launches of one dense attention backward: parameters, grids and the memory that each touches.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "device/device.h"
 #include "hip/mha/params.h"
+#include "host/kernel_launcher.h"
 #include "host/mha_bwd_problem.h"
 #include "host/workspace.h"
-#include "mha_sink/stream_config.h"
 
 namespace mha_sink {
 
 class MhaBwdLaunches {
  public:
-  // Loads every kernel: one that is missing or cannot be loaded must show before any is launched.
-  MhaBwdLaunches(const MhaBwdProblem& problem, const MhaBwdWorkspace& plan, Device& device,
-                 const stream_config& stream);
+  // Loads every kernel.
+  MhaBwdLaunches(const MhaBwdProblem& problem, const MhaBwdWorkspace& plan,
+                 const KernelLauncher& launcher);
 
-  void set_workspace(void* workspace) { workspace_ = static_cast<std::byte*>(workspace); }
+  void set_workspace(std::byte* workspace) { workspace_ = workspace; }
 
   // All of them in order. With `last` unset d_sink is left alone: a repeat of a timed call must not
   // accumulate again.
@@ -48,16 +48,16 @@ class MhaBwdLaunches {
   template <class T>
   T* scratch(const Region& region, bool writable, const char* name, Buffers& buffers) const;
 
-  LaunchDims grid(int64_t x, int64_t y, int64_t z) const;
+  // What dq_dk_dv and dq have in common.
   template <class Params>
-  void enqueue(const KernelBinary& kernel, const LaunchDims& dims, const Params& params,
-               std::span<const BufferRange> buffers);
-  void fill(const Region& first, const Region& last, int value);
+  Params products(const Region& tile_sequence, Buffers& buffers) const;
+
+  std::array<int64_t, 3> grid(int64_t x, int64_t y, int64_t z) const;
+  void fill(const Region& first, const Region& last, int value) const;
 
   const MhaBwdProblem& p_;
   const MhaBwdWorkspace& plan_;
-  const stream_config& stream_;
-  Device& device_;
+  const KernelLauncher& launcher_;
   std::byte* workspace_ = nullptr;
   const KernelBinary *prepare_sequences_, *dot_do_o_, *dq_dk_dv_, *dq_, *convert_dq_,
       *reduce_d_sink_;

@@ -1,15 +1,11 @@
 // From a checked problem to launches.
 #pragma once
 
-#include <cstddef>
-#include <functional>
-
 #include "host/mha_bwd_problem.h"
+#include "host/scratch.h"
 #include "mha_sink/stream_config.h"
 
 namespace mha_sink {
-
-using WorkspaceAlloc = std::function<void*(size_t bytes, bool zero_init)>;
 
 // Calls workspace_alloc when bytes are needed, then runs. Returns what mha_bwd returns for a
 // supported request.

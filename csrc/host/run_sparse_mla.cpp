@@ -11,8 +11,6 @@
 namespace mha_sink {
 namespace {
 
-constexpr uintptr_t kWorkspaceAlignment = 16;
-
 BufferRange read(const Array& array) {
   return {array.data, static_cast<size_t>(array.bytes), false, array.name};
 }
@@ -38,21 +36,6 @@ Device& device_of_problem(const Problem& problem, const stream_config& stream) {
     if (input->bytes > 0) return device_of(input->data);
   }
   return emulated_device();
-}
-
-std::byte* allocate(const WorkspaceAlloc& workspace_alloc, size_t bytes) {
-  if (bytes == 0) return nullptr;
-  const std::string count = std::to_string(bytes) + " bytes";
-  if (!workspace_alloc) {
-    checks::invalid("workspace_alloc", "an empty function", "one that returns " + count);
-  }
-  void* workspace = workspace_alloc(bytes, false);
-  if (workspace == nullptr) throw Error("workspace_alloc returned null for " + count);
-  if (reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlignment != 0) {
-    throw Error("the workspace's address is not a multiple of " +
-                std::to_string(kWorkspaceAlignment));
-  }
-  return static_cast<std::byte*>(workspace);
 }
 
 // Heads of a workgroup of fwd and dq.
@@ -159,7 +142,7 @@ class BwdRun {
                                    range(layout_.ds, true, "workspace ds"),
                                    view.range(view.layout.slot_index, false, "plan slot_index"),
                                    view.range(view.layout.slot_count, false, "plan slot_count")};
-    launcher_.launch(dq_, sizes_.tokens, head_groups(sizes_), 256, params, buffers);
+    launcher_.launch(dq_, {sizes_.tokens, head_groups(sizes_), 1}, 256, params, buffers);
   }
 
   void dkv_slots(const sparse_mla::Chunk& chunk) const {
@@ -178,7 +161,7 @@ class BwdRun {
                                    range(layout_.ds, false, "workspace ds"),
                                    range(layout_.interm, true, "workspace interm"),
                                    view.range(view.layout.slot_count, false, "plan slot_count")};
-    launcher_.launch(dkv_slots_, sizes_.tokens, 1, 256, params, buffers);
+    launcher_.launch(dkv_slots_, {sizes_.tokens, 1, 1}, 256, params, buffers);
   }
 
   void gather(const sparse_mla::Chunk& chunk) const {
@@ -197,7 +180,7 @@ class BwdRun {
                                    view.range(view.layout.entry, false, "plan entry"),
                                    write(p_.dkv),
                                    range(layout_.dkv_acc, true, "workspace dkv_acc")};
-    launcher_.launch(gather_, sizes_.num_kv, 1, 512, params, buffers);
+    launcher_.launch(gather_, {sizes_.num_kv, 1, 1}, 512, params, buffers);
   }
 
   void d_sink() const {
@@ -212,14 +195,14 @@ class BwdRun {
     const BufferRange partial_buffers[] = {
         read(p_.sink), read(p_.lse), range(layout_.delta, false, "workspace delta"),
         range(layout_.d_sink_partial, true, "workspace d_sink_partial")};
-    launcher_.launch(d_sink_partial_, layout_.tiles, 1, 256, partial, partial_buffers);
+    launcher_.launch(d_sink_partial_, {layout_.tiles, 1, 1}, 256, partial, partial_buffers);
 
     const sparse_mla::ReduceDSinkParams reduce{.partial = at<float>(layout_.d_sink_partial),
                                                .d_sink = output<float>(p_.d_sink),
                                                .tiles = tiles};
     const BufferRange reduce_buffers[] = {
         range(layout_.d_sink_partial, false, "workspace d_sink_partial"), write(p_.d_sink)};
-    launcher_.launch(reduce_d_sink_, sizes_.nhead, 1, 256, reduce, reduce_buffers);
+    launcher_.launch(reduce_d_sink_, {sizes_.nhead, 1, 1}, 256, reduce, reduce_buffers);
   }
 
   const SparseMlaBwdProblem& p_;
@@ -248,7 +231,7 @@ float run_sparse_mla_plan(const SparseMlaPlanProblem& problem, const stream_conf
   const KernelLauncher launcher(device, stream);
   const SparseMlaPlanRun run(launcher, problem.sizes, PlanScope::full);
   checks::check_sparse_mla_indices(problem.topk_indices, problem.sizes, device, stream.stream_id_);
-  return launcher.run([&] { run.make(problem.topk_indices, plan_of(problem.plan)); });
+  return launcher.run([&](bool) { run.make(problem.topk_indices, plan_of(problem.plan)); });
 }
 
 float run_sparse_mla_fwd(const SparseMlaFwdProblem& problem, const WorkspaceAlloc& workspace_alloc,
@@ -261,9 +244,9 @@ float run_sparse_mla_fwd(const SparseMlaFwdProblem& problem, const WorkspaceAllo
   checks::check_sparse_mla_indices(problem.topk_indices, sizes, device, stream.stream_id_);
   if (sizes.tokens == 0) return 0;
   const bool has_plan = problem.plan.present;
-  std::byte* memory = has_plan
-                          ? plan_of(problem.plan)
-                          : allocate(workspace_alloc, sparse_mla_fwd_workspace_bytes(sizes, false));
+  std::byte* memory =
+      has_plan ? plan_of(problem.plan)
+               : allocate_workspace(workspace_alloc, sparse_mla_fwd_workspace_bytes(sizes, false));
   const SparseMlaPlanView view{plan.layout(), memory};
   const sparse_mla::FwdParams params{.q = problem.q.data,
                                      .kv = problem.kv.data,
@@ -280,9 +263,9 @@ float run_sparse_mla_fwd(const SparseMlaFwdProblem& problem, const WorkspaceAllo
                                  write(problem.lse),
                                  view.range(view.layout.slot_index, false, "plan slot_index"),
                                  view.range(view.layout.slot_count, false, "plan slot_count")};
-  return launcher.run([&] {
+  return launcher.run([&](bool) {
     if (!has_plan) plan.make(problem.topk_indices, memory);
-    launcher.launch(kernel, sizes.tokens, head_groups(sizes), 256, params, buffers);
+    launcher.launch(kernel, {sizes.tokens, head_groups(sizes), 1}, 256, params, buffers);
   });
 }
 
@@ -292,8 +275,8 @@ float run_sparse_mla_bwd(const SparseMlaBwdProblem& problem, const WorkspaceAllo
   const KernelLauncher launcher(device, stream);
   BwdRun run(problem, launcher);
   checks::check_sparse_mla_indices(problem.topk_indices, problem.sizes, device, stream.stream_id_);
-  run.set_workspace(allocate(workspace_alloc, run.workspace_bytes()));
-  return launcher.run([&] {
+  run.set_workspace(allocate_workspace(workspace_alloc, run.workspace_bytes()));
+  return launcher.run([&](bool) {
     run.launch([](const char*, const std::vector<std::string>&, auto&& work) { work(); });
   });
 }
@@ -306,7 +289,7 @@ std::vector<SparseMlaPhase> time_sparse_mla_bwd_phases(const SparseMlaBwdProblem
   const KernelLauncher launcher(device, stream);
   BwdRun run(problem, launcher);
   checks::check_sparse_mla_indices(problem.topk_indices, problem.sizes, device, stream.stream_id_);
-  run.set_workspace(allocate(workspace_alloc, run.workspace_bytes()));
+  run.set_workspace(allocate_workspace(workspace_alloc, run.workspace_bytes()));
 
   struct Span {
     size_t phase;

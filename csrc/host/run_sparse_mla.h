@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "host/run_mha_bwd.h"
+#include "host/scratch.h"
 #include "host/sparse_mla_problem.h"
 #include "mha_sink/stream_config.h"
 

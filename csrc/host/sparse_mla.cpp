@@ -17,14 +17,9 @@ void check_sizes_equal(const sparse_mla_bwd_traits& traits, const sparse_mla_bwd
                                                      {"topk", args.topk, traits.topk},
                                                      {"r_chunk", args.r_chunk, traits.r_chunk}};
   for (const auto& [name, given, needed] : sizes) {
-    if (given != needed) {
-      checks::invalid(name, std::to_string(given),
-                      "the launcher's own, " + std::to_string(needed) + ",");
-    }
+    checks::check_as_launcher(name, given, needed);
   }
-  if (args.data_type != traits.data_type) {
-    checks::invalid("data_type", args.data_type, "the launcher's own, " + traits.data_type + ",");
-  }
+  checks::check_as_launcher("data_type", args.data_type, traits.data_type);
   if ((args.plan_ptr != nullptr) != traits.has_plan) {
     checks::invalid("plan_ptr", traits.has_plan ? "null" : "an address",
                     traits.has_plan ? "an address, as traits say," : "null, as traits say,");

@@ -38,7 +38,7 @@ void SparseMlaPlanRun::make(const Array& topk_indices, std::byte* plan) const {
       view.range(layout_.slot_index, true, "plan slot_index"),
       view.range(layout_.slot_count, true, "plan slot_count")};
   if (full) buffers.push_back(view.range(layout_.cursor, true, "plan cursor"));
-  launcher_.launch(*count_, (sizes_.tokens + 3) / 4, 1, 256, count, buffers);
+  launcher_.launch(*count_, {(sizes_.tokens + 3) / 4, 1, 1}, 256, count, buffers);
   if (!full) return;
 
   const BufferRange cursor_and_rows[] = {view.range(layout_.cursor, true, "plan cursor"),
@@ -47,11 +47,12 @@ void SparseMlaPlanRun::make(const Array& topk_indices, std::byte* plan) const {
                                                 .row_begin = view.at<uint32_t>(layout_.row_begin),
                                                 .segments = static_cast<int32_t>(layout_.segments),
                                                 .num_kv = num_kv};
-  launcher_.launch(*scan_segments_, (sizes_.num_kv + 63) / 64, 1, 1024, segments, cursor_and_rows);
+  launcher_.launch(*scan_segments_, {(sizes_.num_kv + 63) / 64, 1, 1}, 1024, segments,
+                   cursor_and_rows);
 
   const sparse_mla::ScanRowsParams rows{.row_begin = view.at<uint32_t>(layout_.row_begin),
                                         .num_kv = num_kv};
-  launcher_.launch(*scan_rows_, 1, 1, 1024, rows, std::span(cursor_and_rows).subspan(1));
+  launcher_.launch(*scan_rows_, {1, 1, 1}, 1024, rows, std::span(cursor_and_rows).subspan(1));
 
   const sparse_mla::FillEntriesParams fill{.slots = view.slots(),
                                            .cursor = view.at<uint32_t>(layout_.cursor),
@@ -65,7 +66,7 @@ void SparseMlaPlanRun::make(const Array& topk_indices, std::byte* plan) const {
                                 view.range(layout_.row_begin, false, "plan row_begin"),
                                 view.range(layout_.cursor, true, "plan cursor"),
                                 view.range(layout_.entry, true, "plan entry")};
-  launcher_.launch(*fill_, layout_.segments, 1, 64, fill, filled);
+  launcher_.launch(*fill_, {layout_.segments, 1, 1}, 64, fill, filled);
 }
 
 }  // namespace mha_sink

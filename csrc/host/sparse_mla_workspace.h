@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "host/scratch.h"
 #include "host/sparse_mla_problem.h"
-#include "host/workspace.h"
 
 namespace mha_sink {
 

@@ -1,47 +1,10 @@
 #include "host/workspace.h"
 
-#include <initializer_list>
-#include <string>
-
 #include "hip/mha/params.h"
-#include "host/checks.h"
 #include "host/kernel_table.h"
 
 namespace mha_sink {
 namespace {
-
-// Two cache lines of gfx950: no region shares one with its neighbour.
-constexpr int64_t kAlignment = 256;
-
-class Planner {
- public:
-  Region region(int64_t element_bytes, std::initializer_list<int64_t> shape) {
-    Region region{.offset = (end_ + kAlignment - 1) / kAlignment * kAlignment,
-                  .bytes = element_bytes};
-    for (int64_t size : shape) {
-      if (__builtin_mul_overflow(region.bytes, size, &region.bytes)) too_large();
-    }
-    // Leaves room for the next region's alignment.
-    if (__builtin_add_overflow(region.offset, region.bytes, &end_) ||
-        end_ > INT64_MAX - kAlignment) {
-      too_large();
-    }
-    return region;
-  }
-
-  Region fp32(std::initializer_list<int64_t> shape) { return region(4, shape); }
-  Region int32(std::initializer_list<int64_t> shape) { return region(4, shape); }
-
-  int64_t end() const { return end_; }
-
- private:
-  [[noreturn]] static void too_large() {
-    checks::unsupported("batch * nhead_q * seqlen_q * hdim", "a workspace past the address space",
-                        "products that fit in memory");
-  }
-
-  int64_t end_ = 0;
-};
 
 int64_t tiles(const MhaBwdSizes& sizes, int64_t rows, int64_t tile_rows) {
   return sizes.packed ? mha::packed_tiles(rows, tile_rows, sizes.batch)
@@ -58,9 +21,9 @@ MhaBwdWorkspace plan_mha_bwd_workspace(const MhaBwdSizes& sizes) {
   plan.dq_tiles = tiles(sizes, sizes.seqlen_q, kernel.queries_per_workgroup());
   plan.key_tiles = tiles(sizes, sizes.seqlen_k, kernel.keys_per_workgroup());
   plan.padded_rows = plan.row_tiles * mha::kRowPadding;
-  Planner planner;
+  RegionPlanner planner("batch * nhead_q * seqlen_q * hdim");
   if (sizes.packed) {
-    plan.sequences = planner.region(sizeof(mha::Sequence), {sizes.batch});
+    plan.sequences = planner.cut({sizes.batch}, sizeof(mha::Sequence));
     plan.row_tile_sequence = planner.int32({plan.row_tiles});
     if (sizes.deterministic) plan.dq_tile_sequence = planner.int32({plan.dq_tiles});
     plan.key_tile_sequence = planner.int32({plan.key_tiles});

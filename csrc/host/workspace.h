@@ -1,18 +1,13 @@
-// The scratch memory of one dense attention backward: one block, cut into aligned regions.
+// The scratch memory of one dense attention backward.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "host/mha_bwd_problem.h"
+#include "host/scratch.h"
 
 namespace mha_sink {
-
-struct Region {
-  int64_t offset = 0, bytes = 0;
-
-  int64_t end() const { return offset + bytes; }
-};
 
 // Sizes follow from MhaBwdSizes alone, so that a launcher knows them from its traits. dq_acc
 // dominates where it is needed; the row constants are 2 fp32 a row, padded to kRowPadding rows.
