@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from mha_sink.testing import Case, make_inputs, run_guarded
+from mha_sink.testing.covering import covering
 from mha_sink.testing.gate import Status
-from mha_sink.testing.grid import AXES, GridCase, acceptance_grid, check_grid_case, covering
+from mha_sink.testing.grid import AXES, GridCase, acceptance_grid, check_grid_case
 
 
 def may_be_unresolvable(chosen: GridCase) -> set[str]:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from mha_sink.testing import LAYOUTS, GuardedTensor, Status, case, cases, check, check_tensor
-from mha_sink.testing.cases import AXES, full_grid, pairwise, pairwise_grid
+from mha_sink.testing.cases import AXES, full_grid, pairwise_grid
+from mha_sink.testing.covering import pairwise
 
 X64 = torch.tensor([1.0, -4.0, 2.0], dtype=torch.float64)
 XR = X64 + torch.tensor([0.0, 0.01, 0.0], dtype=torch.float64)

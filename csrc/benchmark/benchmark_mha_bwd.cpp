@@ -40,7 +40,6 @@ Report run(const Options& options) {
   const fmha_bwd_traits traits = traits_of(options);
   check(traits);
   const ChosenDevice chosen = choose_device(options.device);
-  const bool emulated = chosen.device == &emulated_device();
 
   const Problem problem = problem_of(options);
   const Inputs inputs = make_inputs(problem, options);
@@ -58,17 +57,8 @@ Report run(const Options& options) {
 
   DeviceCall call(*chosen.device, options, problem, inputs, report.workspace_bytes);
   report.bytes_moved = call.bytes_moved();
-  const Call run_call = [&](Device& device) { call.run(device); };
-  if (emulated) {
-    report.emulation = count_instructions(*chosen.device, run_call);
-  } else {
-    call.run(*chosen.device);
-  }
-  // Before d_sink accumulates the timed calls too.
-  if (options.validate) report.validation = validate(problem, inputs, call.outputs());
-  if (!emulated) {
-    report.timing = measure_time(*chosen.device, run_call, options.warmup, options.repeat);
-  }
+  const auto validation = [&] { report.validation = validate(problem, inputs, call.outputs()); };
+  measure(*chosen.device, options, [&](Device& device) { call.run(device); }, validation, report);
   return report;
 }
 
@@ -78,13 +68,7 @@ int run_command(int argc, char** argv) {
     std::printf("%s", help_text().c_str());
     return kOk;
   }
-  const Report report = run(options);
-  if (options.json) {
-    print_json(report);
-  } else {
-    print_text(report);
-  }
-  return report.valid() ? kOk : kInvalidResult;
+  return show(run(options), options.json);
 }
 
 }  // namespace

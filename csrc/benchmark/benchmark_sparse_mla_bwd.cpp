@@ -20,7 +20,6 @@ SparseMlaReport run(const SparseMlaOptions& options) {
                               .r_chunk = options.r_chunk,
                               .has_plan = options.plan});
   const ChosenDevice chosen = choose_device(options.device);
-  const bool emulated = chosen.device == &emulated_device();
 
   SparseMlaInputs inputs = make_sparse_mla_inputs(options);
   SparseMlaCall call(*chosen.device, options, inputs);
@@ -33,19 +32,11 @@ SparseMlaReport run(const SparseMlaOptions& options) {
   report.slots = static_cast<double>(inputs.tokens * inputs.topk);
   report.valid_slots = static_cast<double>(inputs.valid_slots());
 
-  const Call run_call = [&](Device& device) { call.run(device); };
-  if (emulated) {
-    report.emulation = count_instructions(*chosen.device, run_call);
-  } else {
-    run_call(*chosen.device);
-  }
-  if (options.validate) {
+  const auto validation = [&] {
     report.validated_tokens = std::min(tokens_to_validate(inputs), inputs.tokens);
     report.validation = validate_sparse_mla(inputs, call.outputs(), report.validated_tokens);
-  }
-  if (!emulated) {
-    report.timing = measure_time(*chosen.device, run_call, options.warmup, options.repeat);
-  }
+  };
+  measure(*chosen.device, options, [&](Device& device) { call.run(device); }, validation, report);
   return report;
 }
 
@@ -55,13 +46,7 @@ int run_command(int argc, char** argv) {
     std::printf("%s", sparse_mla_help_text().c_str());
     return kOk;
   }
-  const SparseMlaReport report = run(options);
-  if (options.json) {
-    print_json(report);
-  } else {
-    print_text(report);
-  }
-  return report.valid() ? kOk : kInvalidResult;
+  return show(run(options), options.json);
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "device/device.h"
+#include "mha_sink/error.h"
 
 namespace mha_sink::benchmark {
 
@@ -60,6 +63,17 @@ inline DeviceBuffer poisoned(Device& device, size_t bytes) {
   DeviceBuffer buffer(device, bytes);
   buffer.poison();
   return buffer;
+}
+
+// A workspace callback that gives the buffer, which must have just the size that is asked for.
+inline std::function<void*(size_t bytes, bool zero_init)> as_announced(const DeviceBuffer& buffer) {
+  return [&buffer](size_t bytes, bool) {
+    if (bytes != buffer.bytes()) {
+      throw Error("the call asks for a workspace of " + std::to_string(bytes) +
+                  " bytes where the launcher announced " + std::to_string(buffer.bytes()));
+    }
+    return buffer.data();
+  };
 }
 
 }  // namespace mha_sink::benchmark

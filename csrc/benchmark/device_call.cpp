@@ -97,13 +97,7 @@ DeviceCall::DeviceCall(Device& device, const Options& options, const Problem& pr
   a.nhead_stride_lsed = problem.seqlen_q;
   a.batch_stride_lsed = int64_t{problem.nhead_q} * problem.seqlen_q;
 
-  a.workspace_alloc = [this](size_t bytes, bool) {
-    if (bytes != workspace_.bytes()) {
-      throw Error("the call asks for a workspace of " + std::to_string(bytes) +
-                  " bytes where the launcher announced " + std::to_string(workspace_.bytes()));
-    }
-    return workspace_.data();
-  };
+  a.workspace_alloc = as_announced(workspace_);
 }
 
 void DeviceCall::run(Device& device) {

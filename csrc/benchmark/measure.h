@@ -36,4 +36,19 @@ struct Emulation {
 // Runs the call once.
 Emulation count_instructions(Device& device, const Call& call);
 
+// Counts on the emulated device, else times. `validate` comes after the first run: what accumulates
+// holds one call's result then.
+template <class Options, class Report>
+void measure(Device& device, const Options& options, const Call& call,
+             const std::function<void()>& validate, Report& report) {
+  const bool emulated = &device == &emulated_device();
+  if (emulated) {
+    report.emulation = count_instructions(device, call);
+  } else {
+    call(device);
+  }
+  if (options.validate) validate();
+  if (!emulated) report.timing = measure_time(device, call, options.warmup, options.repeat);
+}
+
 }  // namespace mha_sink::benchmark

@@ -19,6 +19,12 @@ struct ChosenDevice {
 // several GPUs.
 ChosenDevice choose_device(const std::string& wanted);
 
+template <class Report>
+ExitCode show(const Report& report, bool json) {
+  json ? print_json(report) : print_text(report);
+  return report.valid() ? kOk : kInvalidResult;
+}
+
 // The command's own exit code, or that of what it threw, with the message on stderr.
 int exit_code(const char* program, const std::function<int()>& command);
 

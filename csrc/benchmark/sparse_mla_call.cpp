@@ -86,13 +86,7 @@ SparseMlaCall::SparseMlaCall(Device& device, const SparseMlaOptions& options, Sp
   args_.dq_ptr = dq_.data(), args_.dkv_ptr = dkv_.data();
   args_.sink_ptr = sink_.data(), args_.d_sink_ptr = d_sink_.data();
   args_.plan_ptr = plan_.data();
-  args_.workspace_alloc = [this](size_t bytes, bool) {
-    if (bytes != workspace_.bytes()) {
-      throw Error("the call asks for a workspace of " + std::to_string(bytes) +
-                  " bytes where the launcher announced " + std::to_string(workspace_.bytes()));
-    }
-    return workspace_.data();
-  };
+  args_.workspace_alloc = as_announced(workspace_);
 }
 
 void SparseMlaCall::run(Device& device) {

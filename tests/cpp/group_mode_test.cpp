@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attention.h"
+#include "call_fixture.h"
 #include "check.h"
-#include "device/proxy.h"
 #include "mha_sink/fmha_bwd.h"
 #include "mha_sink/mha_bwd.h"
 
@@ -184,27 +183,15 @@ void wrong_contents() {
   }
 }
 
-class LaunchCounter : public DeviceProxy {
- public:
-  LaunchCounter() : DeviceProxy(emulated_device()) {}
-  void launch(const KernelBinary& kernel, const LaunchDims& dims,
-              std::span<const std::byte> arguments, std::span<const BufferRange> buffers,
-              Stream stream) override {
-    ++launches;
-    DeviceProxy::launch(kernel, dims, arguments, buffers, stream);
-  }
-  int launches = 0;
-};
-
 void without_starts() {
   for (bool queries : {false, true}) {
     Packed packed(kLengths, {0, 0}, false);
-    LaunchCounter device;
+    CountingDevice device;
     stream_config stream;
     stream.device_ = &device;
     mha_bwd_args args = packed.args();
     (queries ? args.seqstart_q_ptr : args.seqstart_k_ptr) = nullptr;
-    expect(mha_bwd(args, stream) < 0 && device.launches == 0, "negative without starts");
+    expect(mha_bwd(args, stream) < 0 && device.calls == 0, "negative without starts");
     expect(unsupported_reason().find(queries ? "seqstart_q_ptr" : "seqstart_k_ptr") !=
                std::string::npos,
            "reason: " + unsupported_reason());

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "call_fixture.h"
 #include "check.h"
-#include "device/proxy.h"
 #include "emulator/launch.h"
 #include "mha_sink/device.h"
 #include "mha_sink/mha_bwd.h"
@@ -15,45 +15,6 @@
 
 namespace mha_sink::test {
 namespace {
-
-// A device whose memory the host code does not take for its own, and that counts launches.
-class OtherDevice : public DeviceProxy {
- public:
-  OtherDevice() : DeviceProxy(emulated_device()) {}
-  void launch(const KernelBinary& kernel, const LaunchDims& dims,
-              std::span<const std::byte> arguments, std::span<const BufferRange> buffers,
-              Stream stream) override {
-    ++launches;
-    DeviceProxy::launch(kernel, dims, arguments, buffers, stream);
-  }
-
-  int launches = 0;
-};
-
-// A workspace callback with a memory of its calls. Blocks start as NaN.
-struct Workspace {
-  std::function<void*(size_t, bool)> callback() {
-    return [this](size_t bytes, bool zero_init) -> void* {
-      ++calls;
-      last_bytes = bytes;
-      last_zero_init = zero_init;
-      block.assign(bytes + kGuard, std::byte{0xff});
-      return block.data();
-    };
-  }
-  bool guard_untouched() const {
-    for (size_t i = last_bytes; i < block.size(); ++i) {
-      if (block[i] != std::byte{0xff}) return false;
-    }
-    return true;
-  }
-
-  static constexpr size_t kGuard = 4096;
-  int calls = 0;
-  size_t last_bytes = 0;
-  bool last_zero_init = true;
-  std::vector<std::byte> block;
-};
 
 void forward(SparseMla& problem, Device* device = nullptr) {
   Workspace workspace;
@@ -215,22 +176,22 @@ void bad_indices_are_no_access() {
                                 "backward too");
   forward(problem);
   backward(problem);
-  OtherDevice device;
+  CountingDevice device;
   forward(other, &device);
   backward(other, 0, &device);
   expect(Bits(problem) == Bits(other), "elsewhere they count as empty");
 
   setenv("MHA_SINK_CHECK", "1", 1);
-  device.launches = 0;
+  device.calls = 0;
   expect_throw<InvalidArgument>([&] { backward(other, 0, &device); }, "given at [0, 3]",
                                 "MHA_SINK_CHECK=1 fetches and names them");
-  expect(device.launches == 0, "before anything is launched");
+  expect(device.calls == 0, "before anything is launched");
   unsetenv("MHA_SINK_CHECK");
 }
 
 void refusals() {
   SparseMla problem(3, 16, 9, 64);
-  OtherDevice device;
+  CountingDevice device;
   stream_config stream;
   stream.device_ = &device;
   const auto refused = [&](const std::string& part,
@@ -257,7 +218,7 @@ void refusals() {
   refused("sink_ptr", [](auto& a) { a.sink_ptr = nullptr; });
   refused("dq_ptr and q_ptr", [](auto& a) { a.dq_ptr = const_cast<void*>(a.q_ptr); });
   refused("dkv_ptr and dq_ptr", [](auto& a) { a.dkv_ptr = a.dq_ptr; });
-  expect(device.launches == 0, "nothing was launched");
+  expect(device.calls == 0, "nothing was launched");
 
   sparse_mla_bwd_args args = problem.backward();
   args.nhead = 129;
@@ -271,7 +232,7 @@ void refusals() {
                                 "an empty callback");
   args.workspace_alloc = [](size_t, bool) -> void* { return nullptr; };
   expect_throw<Error>([&] { sparse_mla_bwd(args, stream); }, "returned null", "a null workspace");
-  expect(device.launches == 0, "nothing was launched");
+  expect(device.calls == 0, "nothing was launched");
 
   sparse_mla_bwd_launcher launcher(problem.traits());
   args.tokens = 2;

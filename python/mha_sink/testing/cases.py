@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mha_sink.reference import Mask
+from mha_sink.testing.covering import pairwise
 
 GROUPS = ("smoke", "irregular", "gqa", "mqa", "window", "hdim", "corner", "packed")
 
@@ -256,25 +257,6 @@ def full_grid() -> list[Case]:
 def pairwise_grid() -> list[Case]:
     """A sample of `full_grid` in which every pair of values of two axes occurs."""
     return [_grid_case(*values) for values in pairwise(AXES)]
-
-
-def pairwise(axes: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Combinations of one value an axis, such that every two values of different axes meet.
-
-    Greedy and deterministic: each step takes the combination that covers most uncovered pairs.
-    """
-
-    def pairs(row: tuple[int, ...]) -> set[tuple[tuple[int, int], tuple[int, int]]]:
-        return set(itertools.combinations(enumerate(row), 2))
-
-    candidates = list(itertools.product(*(range(len(axis)) for axis in axes)))
-    uncovered = set().union(*map(pairs, candidates))
-    chosen = []
-    while uncovered:
-        best = max(candidates, key=lambda row: len(pairs(row) & uncovered))
-        chosen.append(best)
-        uncovered -= pairs(best)
-    return [tuple(axis[i] for axis, i in zip(axes, row, strict=True)) for row in chosen]
 
 
 def _grid_case(

@@ -6,14 +6,14 @@ any t axes at least once: faults that need t particular values together are foun
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mha_sink.testing.cases import SINK_OFFSETS, Case, packed_case
 from mha_sink.testing.check import expected, run_guarded
+from mha_sink.testing.covering import covering
 from mha_sink.testing.gate import GateResult, check
 from mha_sink.testing.inputs import make_inputs
 
@@ -107,65 +107,6 @@ def check_grid_case(chosen: GridCase) -> GateResult:
         # What is accumulated into is judged as it lies there: its own rounding is not the kernel's.
         results = [{**x, "d_sink": x["d_sink"] + chosen.d_sink_start} for x in results]
     return check(*results)
-
-
-def covering(
-    axes: Mapping[str, Sequence[Any]],
-    strength: int,
-    allowed: Callable[[Mapping[str, Any]], bool] = lambda row: True,
-) -> list[dict[str, Any]]:
-    """Rows of one value an axis, such that any `strength` values of different axes meet in a row.
-
-    Greedy and deterministic: a row begins with combinations that are still missing and takes, axis
-    by axis, the value that adds most of them.
-
-    Args:
-        axes: values by name; the first of equally good ones is taken.
-        strength: 2 for pairs, 3 for triples.
-        allowed: told of a part of a row, whether it can still be completed. Combinations that
-            cannot be are left out.
-    """
-    names = list(axes)
-
-    def combinations(row: Mapping[str, int], new: str | None = None) -> Iterator[tuple[Any, ...]]:
-        """Those of a row; with `new`, those that hold that axis."""
-        others = [name for name in names if name in row and name != new]
-        fixed = [] if new is None else [new]
-        for chosen in itertools.combinations(others, strength - len(fixed)):
-            yield tuple((name, row[name]) for name in names if name in chosen or name in fixed)
-
-    def values(row: Mapping[str, int]) -> dict[str, Any]:
-        return {name: axes[name][i] for name, i in row.items()}
-
-    everything = {
-        tuple(zip(chosen, indices, strict=True))
-        for chosen in itertools.combinations(names, strength)
-        for indices in itertools.product(*(range(len(axes[name])) for name in chosen))
-    }
-    missing = dict.fromkeys(sorted(everything))
-    rows = []
-    while missing:
-        row = dict(next(iter(missing)))
-        del missing[tuple((name, row[name]) for name in names if name in row)]
-        if not allowed(values(row)):
-            continue
-        for name in names:
-            if name in row:
-                continue
-            options = [{**row, name: i} for i in range(len(axes[name]))]
-            options = [option for option in options if allowed(values(option))]
-            row = max(
-                options,
-                key=lambda option: sum(c in missing for c in combinations(option, name)),
-                default={},
-            )
-            if not row:
-                break
-        if row:
-            for covered in combinations(row):
-                missing.pop(covered, None)
-            rows.append(values({name: row[name] for name in names}))
-    return rows
 
 
 def _allowed(row: Mapping[str, Any]) -> bool:

@@ -13,8 +13,9 @@ from torch import Tensor
 
 import mha_sink
 from mha_sink import sparse_reference
-from mha_sink.testing.cases import SINK_OFFSETS, pairwise
+from mha_sink.testing.cases import SINK_OFFSETS
 from mha_sink.testing.check import Expected, poisoned_workspace
+from mha_sink.testing.covering import pairwise
 from mha_sink.testing.gate import GateResult, check
 from mha_sink.testing.inputs import GuardedTensor, spread_sinks
 from mha_sink.testing.sparse_indices import uniform_indices, window_pool_indices
