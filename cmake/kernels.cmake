@@ -42,18 +42,24 @@ set(MHA_SINK_KERNELS
     sparse_mla_count_slots
     sparse_mla_d_sink_partial
     sparse_mla_dkv_slots_bf16_h128
+    sparse_mla_dkv_slots_bf16_h16
     sparse_mla_dkv_slots_bf16_h32
     sparse_mla_dkv_slots_bf16_h64
     sparse_mla_dkv_slots_fp16_h128
+    sparse_mla_dkv_slots_fp16_h16
     sparse_mla_dkv_slots_fp16_h32
     sparse_mla_dkv_slots_fp16_h64
+    sparse_mla_dq_bf16_h16
     sparse_mla_dq_bf16_h32
     sparse_mla_dq_bf16_h64
+    sparse_mla_dq_fp16_h16
     sparse_mla_dq_fp16_h32
     sparse_mla_dq_fp16_h64
     sparse_mla_fill_entries
+    sparse_mla_fwd_bf16_h16
     sparse_mla_fwd_bf16_h32
     sparse_mla_fwd_bf16_h64
+    sparse_mla_fwd_fp16_h16
     sparse_mla_fwd_fp16_h32
     sparse_mla_fwd_fp16_h64
     sparse_mla_gather_dkv_bf16

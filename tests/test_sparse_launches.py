@@ -12,7 +12,12 @@ import torch
 from mha_sink import _C, cli
 from mha_sink.cli.selftest import sparse_cases
 from mha_sink.testing import SparseCase, make_sparse_inputs
-from mha_sink.testing.sparse_launches import as_tensor, compare, compare_sparse_launches
+from mha_sink.testing.sparse_launches import (
+    as_tensor,
+    compare,
+    compare_sparse_launches,
+    interm_tensor,
+)
 
 
 def launches_of(case: SparseCase):
@@ -40,6 +45,7 @@ def test_buffers_of_a_chunked_case():
     assert {tensor.name for tensor in gate.tensors} == {"o", "lse", "dq", "dkv", "d_sink"}
     buffers = {buffer.name: buffer for launch in launches for buffer in launch.buffers}
     assert buffers["plan entry"].rule == buffers["topk_indices"].rule == "bits"
+    assert buffers["workspace interm"].elements == 5 * 32 * 512
     assert buffers["dkv"].rule == buffers["workspace dq_acc"].rule == "bound"
     assert buffers["dq"].elements == 5 * 16 * 512
     assert all(buffer.differing == buffer.over == 0 for buffer in buffers.values())
@@ -104,8 +110,25 @@ def test_rows_are_measured_by_themselves():
     assert compare("workspace dq_acc", other, emulated).over == 0
 
 
+def test_integers_with_a_scale_are_compared_as_numbers():
+    """One unit is rounding; the same integers with another scale are not."""
+    integers = torch.randint(-16384, 16384, (3, 512), dtype=torch.int16)
+    integers[:, 0] = 16383
+    scale = torch.tensor([1.0, 2.0**-20, 2.0**9])
+
+    def side(change: int, factor: float) -> torch.Tensor:
+        changed = integers + change * (torch.arange(512) == 7)
+        return interm_tensor(
+            changed.to(torch.int16).numpy().tobytes(), (scale * factor).numpy().tobytes()
+        )
+
+    assert compare("workspace interm", side(1, 1), side(0, 1)).over == 0
+    assert compare("workspace interm", side(40, 1), side(0, 1)).over == 3
+    assert compare("workspace interm", side(0, 2), side(0, 1)).over > 0
+
+
 def test_nan_on_both_sides_is_no_difference():
     block = torch.full((2, 512), math.nan, dtype=torch.bfloat16)
-    result = compare("workspace interm", block, block.clone())
+    result = compare("dq", block, block.clone())
     assert result.differing == result.over == 0
     assert result.error == 0

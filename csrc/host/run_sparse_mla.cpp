@@ -1,5 +1,6 @@
 #include "host/run_sparse_mla.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 
@@ -39,9 +40,13 @@ Device& device_of_problem(const Problem& problem, const stream_config& stream) {
 }
 
 // Heads of a workgroup of fwd and dq.
-int64_t kernel_heads(const SparseMlaSizes& sizes) { return sizes.head_blocks() == 1 ? 32 : 64; }
+int64_t kernel_heads(const SparseMlaSizes& sizes) {
+  return std::min<int64_t>(sizes.padded_heads(), 64);
+}
 
-int64_t head_groups(const SparseMlaSizes& sizes) { return sizes.head_blocks() == 4 ? 2 : 1; }
+int64_t head_groups(const SparseMlaSizes& sizes) {
+  return sizes.padded_heads() / kernel_heads(sizes);
+}
 
 std::string kernel_name(const char* phase, const SparseMlaSizes& sizes, int64_t heads) {
   return std::string("sparse_mla_") + phase + "_" + sizes.data_type + "_h" + std::to_string(heads);
@@ -56,7 +61,7 @@ class BwdRun {
         plan_(launcher, problem.sizes, PlanScope::full),
         layout_(layout_sparse_mla_bwd(problem.sizes, problem.plan.present)),
         dq_(launcher.load(kernel_name("dq", sizes_, kernel_heads(sizes_)))),
-        dkv_slots_(launcher.load(kernel_name("dkv_slots", sizes_, 32 * sizes_.head_blocks()))),
+        dkv_slots_(launcher.load(kernel_name("dkv_slots", sizes_, sizes_.padded_heads()))),
         gather_(launcher.load("sparse_mla_gather_dkv_" + sizes_.data_type)),
         d_sink_partial_(launcher.load("sparse_mla_d_sink_partial")),
         reduce_d_sink_(launcher.load("sparse_mla_reduce_d_sink")) {}
@@ -107,9 +112,6 @@ class BwdRun {
   }
 
   int32_t heads() const { return static_cast<int32_t>(sizes_.nhead); }
-  int32_t heads_padded() const {
-    return static_cast<int32_t>(sizes_.head_blocks() * sparse_mla::kBlockHeads);
-  }
 
   void dq(const sparse_mla::Chunk& chunk) const {
     const SparseMlaPlanView view = plan();
@@ -127,7 +129,7 @@ class BwdRun {
                                       .slots = view.slots(),
                                       .chunk = chunk,
                                       .heads = heads(),
-                                      .heads_padded = heads_padded(),
+                                      .heads_padded = static_cast<int32_t>(sizes_.padded_heads()),
                                       .scale = p_.scale};
     const BufferRange buffers[] = {read(p_.q),
                                    read(p_.kv),
@@ -151,7 +153,8 @@ class BwdRun {
                                             .dout = p_.dout.data,
                                             .p = at<void>(layout_.p),
                                             .ds = at<void>(layout_.ds),
-                                            .interm = at<void>(layout_.interm),
+                                            .interm = at<int16_t>(layout_.interm),
+                                            .interm_scale = at<float>(layout_.interm_scale),
                                             .slot_count = view.slots().count,
                                             .chunk = chunk,
                                             .heads = heads()};
@@ -160,6 +163,7 @@ class BwdRun {
                                    range(layout_.p, false, "workspace p"),
                                    range(layout_.ds, false, "workspace ds"),
                                    range(layout_.interm, true, "workspace interm"),
+                                   range(layout_.interm_scale, true, "workspace interm_scale"),
                                    view.range(view.layout.slot_count, false, "plan slot_count")};
     launcher_.launch(dkv_slots_, {sizes_.tokens, 1, 1}, 256, params, buffers);
   }
@@ -167,7 +171,8 @@ class BwdRun {
   void gather(const sparse_mla::Chunk& chunk) const {
     const SparseMlaPlanView view = plan();
     const sparse_mla::GatherDkvParams params{
-        .interm = at<void>(layout_.interm),
+        .interm = at<int16_t>(layout_.interm),
+        .interm_scale = at<float>(layout_.interm_scale),
         .row_begin = view.at<uint32_t>(view.layout.row_begin),
         .entry = view.at<uint32_t>(view.layout.entry),
         .dkv = output<void>(p_.dkv),
@@ -176,6 +181,7 @@ class BwdRun {
         .topk_padded = static_cast<int32_t>(view.layout.topk_padded),
         .num_kv = static_cast<int32_t>(sizes_.num_kv)};
     const BufferRange buffers[] = {range(layout_.interm, false, "workspace interm"),
+                                   range(layout_.interm_scale, false, "workspace interm_scale"),
                                    view.range(view.layout.row_begin, false, "plan row_begin"),
                                    view.range(view.layout.entry, false, "plan entry"),
                                    write(p_.dkv),

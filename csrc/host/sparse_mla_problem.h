@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "hip/sparse_mla/params.h"
+
 namespace mha_sink {
 
 // A contiguous tensor. Not given: data is null and present false.
@@ -23,8 +25,10 @@ struct SparseMlaSizes {
   int64_t r_chunk = 0;  // slots of a chunk; topk where there is one
 
   int64_t chunks() const { return r_chunk == 0 ? 1 : topk / r_chunk; }
-  // Blocks of 32 heads that the kernels work on: 1, 2 or 4.
-  int64_t head_blocks() const { return nhead <= 32 ? 1 : nhead <= 64 ? 2 : 4; }
+  // What the kernels work on: 16, 32, 64 or 128.
+  int64_t padded_heads() const {
+    return nhead <= 16 ? 16 : nhead <= 32 ? 32 : nhead <= 64 ? 64 : sparse_mla::kMaxHeads;
+  }
 };
 
 struct SparseMlaFwdProblem {

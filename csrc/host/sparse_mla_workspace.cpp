@@ -45,19 +45,19 @@ SparseMlaPlanLayout layout_sparse_mla_plan(int64_t tokens, int64_t num_kv, int64
 SparseMlaBwdWorkspace layout_sparse_mla_bwd(const SparseMlaSizes& sizes, bool has_plan) {
   SparseMlaBwdWorkspace w;
   if (sizes.tokens == 0) return w;
-  const int64_t tokens = sizes.tokens, head_blocks = sizes.head_blocks();
+  const int64_t tokens = sizes.tokens;
   w.tiles = ceil_div(tokens, sparse_mla::kDSinkTokens);
   w.slot_blocks = ceil_div(sizes.r_chunk, sparse_mla::kBlockSlots);
   RegionPlanner planner(kProduct);
   if (!has_plan) {
     w.plan = planner.cut({layout_sparse_mla_plan(tokens, sizes.num_kv, sizes.topk).bytes}, 1);
   }
-  constexpr int64_t kBlockBytes = sparse_mla::kBlockHeads * sparse_mla::kBlockSlots * 2;
   w.delta = planner.fp32({tokens, sizes.nhead});
   w.d_sink_partial = planner.fp32({sizes.nhead, w.tiles});
-  w.p = planner.cut({tokens, w.slot_blocks, head_blocks}, kBlockBytes);
-  w.ds = planner.cut({tokens, w.slot_blocks, head_blocks}, kBlockBytes);
+  w.p = planner.cut({tokens, w.slot_blocks, sizes.padded_heads(), sparse_mla::kBlockSlots}, 2);
+  w.ds = planner.cut({tokens, w.slot_blocks, sizes.padded_heads(), sparse_mla::kBlockSlots}, 2);
   w.interm = planner.cut({tokens, sizes.r_chunk, sparse_mla::kHeadDim}, 2);
+  w.interm_scale = planner.fp32({tokens, sizes.r_chunk});
   if (sizes.chunks() > 1) {
     w.dq_acc = planner.fp32({tokens, sizes.nhead, sparse_mla::kHeadDim});
     w.dkv_acc = planner.fp32({sizes.num_kv, sparse_mla::kHeadDim});

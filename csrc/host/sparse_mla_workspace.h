@@ -30,8 +30,9 @@ struct SparseMlaBwdWorkspace {
   Region plan;              // empty when the call has one
   Region delta;             // fp32 [tokens, nhead]
   Region d_sink_partial;    // fp32 [nhead, tiles]
-  Region p, ds;             // [tokens, slot_blocks, head_blocks] packed blocks of 2 KiB
-  Region interm;            // [tokens, r_chunk, 512], 16 bits
+  Region p, ds;             // [tokens, slot_blocks, padded_heads, 32], 16 bits, packed
+  Region interm;            // int16 [tokens, r_chunk, 512]
+  Region interm_scale;      // fp32 [tokens, r_chunk]
   Region dq_acc, dkv_acc;   // fp32, when there are several chunks
   int64_t bytes = 0;
 };

@@ -69,7 +69,7 @@ class Corpus {
       record(problems_.emplace_back(1, 2, 1, 70, 75, hdim, true), kernels);
     }
     for (const char* data_type : {"bf16", "fp16"}) {
-      for (int heads : {20, 64, 128}) {
+      for (int heads : {12, 20, 64, 128}) {
         record(sparse_problems_.emplace_back(2, heads, 9, 40), data_type);
       }
     }

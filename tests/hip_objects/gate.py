@@ -42,7 +42,7 @@ def results() -> Iterator[tuple[str, GateResult]]:
         yield f"{chosen.name} deterministic", check_mha_bwd(inputs, deterministic=True)
     yield "packed", check_mha_bwd(make_inputs(case("packed/padded")))
     for dtype in DTYPES.values():
-        for heads in (16, 64, 128):
+        for heads in (16, 32, 64, 128):
             sparse = make_sparse_inputs(SparseCase("sparse", 9, heads, 96, 7, dtype=dtype))
             yield f"sparse forward {dtype} {heads}", check_sparse_fwd(sparse)
             yield f"sparse backward {dtype} {heads}", check_sparse_bwd(sparse)

@@ -27,6 +27,25 @@ MHA_SINK_DEVICE uint32_t pack(float low, float high) {
   }
 }
 
+// Integers of 16 bits: the nearest, even ones of two, to low * factor and high * factor, which lie
+// within +-2^15. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+MHA_SINK_DEVICE uint32_t pack_int16(float low, float high, float factor) {
+  constexpr float kRound = 12582912.0f;
+  const f32x2 sum = __builtin_elementwise_fma(f32x2{low, high}, f32x2(factor), f32x2(kRound));
+  const float first = sum.x, second = sum.y;
+  return __builtin_amdgcn_perm(__builtin_bit_cast(uint32_t, second),
+                               __builtin_bit_cast(uint32_t, first), 0x05040100u);
+}
+MHA_SINK_DEVICE float unpack_low_int16(uint32_t pair) { return static_cast<int16_t>(pair); }
+MHA_SINK_DEVICE float unpack_high_int16(uint32_t pair) { return static_cast<int16_t>(pair >> 16); }
+
+// v_maximum3_f32 of magnitudes: NaN where one is.
+MHA_SINK_DEVICE float largest_magnitude(float a, float b, float c) {
+  float largest;
+  asm("v_maximum3_f32 %0, |%1|, |%2|, |%3|" : "=v"(largest) : "v"(a), "v"(b), "v"(c));
+  return largest;
+}
+
 template <Dtype kDtype>
 MHA_SINK_DEVICE float unpack_low(uint32_t pair) {
   if constexpr (kDtype == Dtype::bf16) return __builtin_bit_cast(float, pair << 16);

@@ -22,6 +22,13 @@ MHA_SINK_DEVICE void swap_halves(uint32_t& a, uint32_t& b) {
   a = swapped[0], b = swapped[1];
 }
 
+// v_permlane16_swap_b32: exchanges lanes 16..31 and 48..63 of `a` with lanes 0..15 and 32..47 of
+// `b`.
+MHA_SINK_DEVICE void swap_odd_rows(uint32_t& a, uint32_t& b) {
+  const auto swapped = __builtin_amdgcn_permlane16_swap(a, b, false, false);
+  a = swapped[0], b = swapped[1];
+}
+
 // Value of lane `lane_id() ^ kMask`: ds_bpermute_b32.
 template <int kMask>
 MHA_SINK_DEVICE float lane_xor(float value) {

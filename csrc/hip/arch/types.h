@@ -15,6 +15,7 @@ enum class Dtype { bf16, fp16 };
 
 using f32x2 = float __attribute__((ext_vector_type(2)));
 using f32x4 = float __attribute__((ext_vector_type(4)));
+using f32x8 = float __attribute__((ext_vector_type(8)));
 using f32x16 = float __attribute__((ext_vector_type(16)));
 using u32x2 = uint32_t __attribute__((ext_vector_type(2)));
 using u32x4 = uint32_t __attribute__((ext_vector_type(4)));
@@ -48,7 +49,7 @@ MHA_SINK_DEVICE const __attribute__((address_space(4))) Params& reloaded_params(
   return *(const __attribute__((address_space(4))) Params*)address;
 }
 
-MHA_SINK_DEVICE int min(int a, int b) { return a < b ? a : b; }
-MHA_SINK_DEVICE int max(int a, int b) { return a > b ? a : b; }
+constexpr MHA_SINK_DEVICE int min(int a, int b) { return a < b ? a : b; }
+constexpr MHA_SINK_DEVICE int max(int a, int b) { return a > b ? a : b; }
 
 }  // namespace mha_sink::arch

@@ -3,7 +3,7 @@
 MHA_SINK_KERNEL void
     __attribute__((amdgpu_flat_work_group_size(256, 256), amdgpu_waves_per_eu(1, 1)))
     sparse_mla_dkv_slots_fp16_h32(mha_sink::sparse_mla::DkvSlotsParams params) {
-  using Config = mha_sink::sparse_mla::DkvSlotsConfig<mha_sink::arch::Dtype::fp16, 1>;
+  using Config = mha_sink::sparse_mla::DkvSlotsConfig<mha_sink::arch::Dtype::fp16, 32>;
   static MHA_SINK_LDS Config::LdsPlan lds;
   mha_sink::sparse_mla::DkvSlots<Config>(params, lds).run();
 }

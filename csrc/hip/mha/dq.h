@@ -146,8 +146,8 @@ struct Dq {
   }
 
   // dS^T of one 32 x 32 block; registers are keys, lanes are queries.
-  MHA_SINK_DEVICE PackedBlock score_gradients(f32x16 s, f32x16 dp, int qb, int block_key0,
-                                              BlockMask visible) {
+  MHA_SINK_DEVICE PackedBlock<> score_gradients(f32x16 s, f32x16 dp, int qb, int block_key0,
+                                                BlockMask visible) {
     s = __builtin_elementwise_fma(s, f32x16(p.scale * kLog2E), f32x16(lse[qb]));
 #pragma unroll
     for (int r = 0; r < 16; ++r) s[r] = exp2(s[r]);
@@ -160,7 +160,7 @@ struct Dq {
         ds[r] = seen ? ds[r] : 0.0f;
       }
     }
-    PackedBlock block;
+    PackedBlock<> block;
 #pragma unroll
     for (int w = 0; w < 8; ++w) block.word[w] = pack<kDtype>(ds[2 * w], ds[2 * w + 1]);
     return block;
@@ -173,10 +173,10 @@ struct Dq {
       if constexpr (Config::kRecomputeAddresses) opaque(lane);
       const BlockMask visible =
           mask.template classify<Config::kWaveQueries, 32>(wave_query0, block_key0);
-      PackedBlock ds[kQueryBlocks];
+      PackedBlock<> ds[kQueryBlocks];
       if (visible == BlockMask::none) {
 #pragma unroll
-        for (PackedBlock& block : ds) {
+        for (PackedBlock<>& block : ds) {
 #pragma unroll
           for (uint32_t& word : block.word) word = 0;
         }

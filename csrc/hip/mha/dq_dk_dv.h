@@ -256,8 +256,8 @@ struct DqDkDv {
 
   // P and dS of one 32 x 32 block; registers are queries, lanes are keys.
   template <bool kMasked>
-  MHA_SINK_DEVICE void scores(int buffer, int query0, int qb, int kb, PackedBlock& p_block,
-                              PackedBlock& ds_block) {
+  MHA_SINK_DEVICE void scores(int buffer, int query0, int qb, int kb, PackedBlock<>& p_block,
+                              PackedBlock<>& ds_block) {
     const int block_query0 = query0 + qb * 32, block_key0 = wave_key0 + kb * 32;
     BlockMask visible = BlockMask::full;
     if constexpr (kMasked) visible = mask.template classify<32, 32>(block_query0, block_key0);
@@ -336,8 +336,8 @@ struct DqDkDv {
   // P and dS of the wave's part of a tile pair, dS also to LDS.
   template <bool kMasked>
   MHA_SINK_DEVICE void all_scores(
-      int buffer, int query0, PackedBlock (&p_block)[Config::kQueryBlocks][Config::kKeyBlocks],
-      PackedBlock (&ds_block)[Config::kQueryBlocks][Config::kKeyBlocks]) {
+      int buffer, int query0, PackedBlock<> (&p_block)[Config::kQueryBlocks][Config::kKeyBlocks],
+      PackedBlock<> (&ds_block)[Config::kQueryBlocks][Config::kKeyBlocks]) {
 #pragma unroll
     for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
 #pragma unroll
@@ -351,8 +351,8 @@ struct DqDkDv {
   }
 
   MHA_SINK_DEVICE void step(const QueryCursor& at, const QueryCursor& next, int buffer) {
-    PackedBlock p_block[Config::kQueryBlocks][Config::kKeyBlocks];
-    PackedBlock ds_block[Config::kQueryBlocks][Config::kKeyBlocks];
+    PackedBlock<> p_block[Config::kQueryBlocks][Config::kKeyBlocks];
+    PackedBlock<> ds_block[Config::kQueryBlocks][Config::kKeyBlocks];
     const int query0 = at.tile * kQueries;
     begin_phase();
     if (mask.template classify<kQueries, Config::kWaveKeys>(query0, wave_key0) == BlockMask::full) {

@@ -7,36 +7,40 @@
 #include "hip/arch/scalar.h"
 #include "hip/arch/sync.h"
 #include "hip/sparse_mla/gathered_tile.h"
+#include "hip/sparse_mla/head_block.h"
 #include "hip/tile/exchange_tile.h"
 #include "hip/tile/packed_columns.h"
 #include "hip/tile/pipeline.h"
 
 namespace mha_sink::sparse_mla {
 
-// kHeadBlocks_ blocks of 32 heads a workgroup, 1 or 2.
-template <Dtype kDtype_, int kHeadBlocks_>
+// kHeads_ heads a workgroup, 16, 32 or 64.
+template <Dtype kDtype_, int kHeads_>
 struct DqConfig {
   static constexpr Dtype kDtype = kDtype_;
-  static constexpr int kHeadBlocks = kHeadBlocks_;
+  static constexpr int kHeads = kHeads_;
   static constexpr int kWaves = 4, kThreads = kWaves * kWaveSize;
-  static constexpr int kHeads = kHeadBlocks * kBlockHeads;
+  using Heads = HeadBlock<min(kHeads, 32)>;
+  static constexpr int kHeadBlocks = kHeads / Heads::kHeads;
 
   // A wave computes S and dP of one head block and one of these slot blocks, then dQ of its head
   // block, one part of D and all slot blocks.
   static constexpr int kSlotBlocks = kWaves / kHeadBlocks;
   static constexpr int kSlots = kSlotBlocks * kBlockSlots;
-  static constexpr int kWaveDimBlocks = kHeadDim / 32 / kSlotBlocks;
+  static constexpr int kWaveDimBlocks = kHeadDim / 32 / kSlotBlocks;  // of 32 columns
 
-  // Where the tile of slots leaves no room for dO in LDS, it is in registers; the next tile, which
-  // would not fit beside it, is then loaded late.
+  // Where the tile of slots leaves no room for dO in LDS, it is in registers; of 32 heads it then
+  // takes those that the next tile would need, which is loaded late.
   static constexpr bool kGradientInLds = kHeadBlocks > 1;
-  static constexpr bool kPrefetch = kGradientInLds;
+  static constexpr bool kPrefetch = kHeads != 32;
+  // Of 32 rows a wave, those that vector registers do not hold beside the operands of 16 heads.
+  static constexpr int kResidentRows = kHeads == 16 ? 12 : 0;
 
   struct LdsPlan {
     LdsTile<kSlots, kHeadDim> kv;
     LdsTile<kGradientInLds ? kHeads : 0, kHeadDim> dout;
-    u32x4 ds[kHeadBlocks][kSlotBlocks][2][kWaveSize];
-    float delta[kHeadBlocks][kSlotBlocks][kBlockHeads];
+    u32x4 ds[kHeadBlocks][kSlotBlocks][Heads::kSlotSteps][kWaveSize];
+    float delta[kHeadBlocks][kSlotBlocks][Heads::kHeads];
   };
   static_assert(sizeof(LdsPlan) <= 160 * 1024);
 };
@@ -44,8 +48,9 @@ struct DqConfig {
 template <class Config>
 struct Dq {
   static constexpr Dtype kDtype = Config::kDtype;
-  static constexpr int kSteps = kHeadDim / 16;
-  using Product = VectorAccumulator<kDtype>;
+  using Heads = typename Config::Heads;
+  using Block = PackedBlock<Heads::kHeads>;
+  static constexpr int kSteps = Heads::kSteps;
 
   const DqParams& p;
   typename Config::LdsPlan& lds;
@@ -53,18 +58,19 @@ struct Dq {
   const int token = workgroup_id_x();
   const int head_block = wave_id() % Config::kHeadBlocks;
   const int slot_block = wave_id() / Config::kHeadBlocks;
-  const int head0 = workgroup_id_y() * Config::kHeads + head_block * kBlockHeads;
+  const int head0 = workgroup_id_y() * Config::kHeads + head_block * Heads::kHeads;
+  const int head = head0 + lane_id() % Heads::kHeads;
 
   ResidentOperand q[kSteps];
   // dO, unless it is in LDS: as much in accumulation registers as they have room for.
-  static constexpr int kResidentSteps = Config::kGradientInLds ? 0 : kSteps / 2;
-  ResidentOperand resident_dout[Config::kGradientInLds ? 1 : kResidentSteps];
-  Operand dout[Config::kGradientInLds ? 1 : kSteps - kResidentSteps];
+  static constexpr int kResidentSteps = Config::kGradientInLds ? 0 : 16;
+  ResidentOperand resident_dout[max(kResidentSteps, 1)];
+  Operand dout[Config::kGradientInLds ? 1 : max(kSteps - kResidentSteps, 1)];
   float row_lse, row_delta;
-  GatheredTile<Config::kSlots> next;
+  GatheredTile<Config::kSlots, Config::kResidentRows> next;
 
   // dQ transposed: rows are D, columns are heads.
-  ResidentAccumulator<kDtype> dq[Config::kWaveDimBlocks];
+  typename Heads::template Resident<kDtype> dq[Config::kWaveDimBlocks][Heads::kParts];
 
   MHA_SINK_DEVICE Dq(const DqParams& params, typename Config::LdsPlan& plan)
       : p(params), lds(plan) {}
@@ -76,39 +82,39 @@ struct Dq {
 
   MHA_SINK_DEVICE Operand load_o(int i) {
     const int step = Config::kGradientInLds ? slot_block * kRowSumSteps + i : i;
-    return load_head_operand(token_buffer(p.o, token, p.heads), lane, head0, step);
+    return Heads::load(token_buffer(p.o, token, p.heads), lane, head0, step);
   }
 
   // rowsum(o * do) of each lane's head: the diagonal of o do^T.
   template <class LoadO>
   MHA_SINK_DEVICE float row_sums(LoadO&& o) {
-    Product product;
+    typename Heads::template Vector<kDtype> product;
 #pragma unroll
     for (int i = 0; i < kRowSumSteps; ++i) {
       if constexpr (Config::kGradientInLds) {
         const int step = slot_block * kRowSumSteps + i;
-        add_or_start(product, i, o(i), lds.dout.load_rows(lane, head_block * kBlockHeads, step));
+        add_or_start(product, i, o(i), lds.dout.load_rows(lane, head_block * Heads::kHeads, step));
       } else if (i < kResidentSteps) {
         add_or_start(product, i, o(i), resident_dout[i]);
       } else {
         product.add(o(i), dout[i - kResidentSteps]);
       }
     }
-    const f32x16 block = product.ready();
-    const uint32_t head = lane % 32;
+    const auto block = product.ready();
+    const uint32_t column = lane % Heads::kHeads;
     float sum = 0.0f;
 #pragma unroll
-    for (uint32_t r = 0; r < 16; ++r) {
-      sum = 8 * (r / 4) + 4 * (lane / 32) + r % 4 == head ? block[r] : sum;
+    for (uint32_t r = 0; r < Heads::kRegisters / Heads::kParts; ++r) {
+      sum = Heads::row(lane, r) == column ? block[r] : sum;
     }
-    sum += lane_xor<32>(sum);
+    sum = combine_column<Heads::kHeads>(sum, [](float a, float b) { return a + b; });
     if constexpr (Config::kGradientInLds) {
-      lds.delta[head_block][slot_block][head] = sum;
+      lds.delta[head_block][slot_block][column] = sum;
       workgroup_barrier();
       sum = 0.0f;
 #pragma unroll
       for (int part = 0; part < Config::kSlotBlocks; ++part) {
-        sum += lds.delta[head_block][part][head];
+        sum += lds.delta[head_block][part][column];
       }
     }
     return sum;
@@ -119,18 +125,18 @@ struct Dq {
   // would get a loop of its own.
   MHA_SINK_DEVICE float load_row(const float* rows) {
     const Buffer buffer = make_buffer(rows + int64_t{token} * p.heads, p.heads * 4);
-    return buffer_load_f32(buffer, (head0 + lane % 32) * 4);
+    return buffer_load_f32(buffer, head * 4);
   }
 
   // row_lse and row_delta, from lse and its gradient. dO is where scores() reads it.
   template <class LoadO>
   MHA_SINK_DEVICE void make_row_constants(float lse, float dlse, LoadO&& o) {
-    const bool exists = head0 + lane % 32 < static_cast<uint32_t>(p.heads);
+    const bool exists = head < p.heads;
     float delta;
     if (p.chunk.first) {
       delta = row_sums(o) - dlse;
-      if (p.delta && exists && slot_block == 0 && lane < 32) {
-        p.delta[int64_t{token} * p.heads + head0 + lane] = delta;
+      if (p.delta && exists && slot_block == 0 && lane < Heads::kHeads) {
+        p.delta[int64_t{token} * p.heads + head] = delta;
       }
     } else {
       delta = load_row(p.delta);
@@ -142,85 +148,93 @@ struct Dq {
   }
 
   // P and dS of the wave's block of slots (rows) times heads (columns). `slots` of them exist.
-  MHA_SINK_DEVICE void scores(int slots, PackedBlock& p_block, PackedBlock& ds_block) {
-    Product s_product, dp_product;
+  MHA_SINK_DEVICE void scores(int slots, Block& p_block, Block& ds_block) {
+    typename Heads::template Vector<kDtype> s_product[Heads::kParts], dp_product[Heads::kParts];
     struct Operands {
       Operand kv, dout;
     };
-    pipelined<kSteps, 4>(
-        [&](int step) {
+    pipelined<kSteps * Heads::kParts, 4>(
+        [&](int i) {
+          const int step = i / Heads::kParts;
           Operands operands;
-          operands.kv = lds.kv.load_rows(lane, slot_block * kBlockSlots, step);
+          operands.kv =
+              Heads::load_slots(lds.kv, lane, slot_block * kBlockSlots, step, i % Heads::kParts);
           if constexpr (Config::kGradientInLds) {
-            operands.dout = lds.dout.load_rows(lane, head_block * kBlockHeads, step);
+            operands.dout = lds.dout.load_rows(lane, head_block * Heads::kHeads, step);
           }
           return operands;
         },
-        [&](int step, const Operands& operands) {
+        [&](int i, const Operands& operands) {
+          const int step = i / Heads::kParts, part = i % Heads::kParts;
           // One read of kv feeds both products.
-          add_or_start(s_product, step, operands.kv, q[step]);
+          add_or_start(s_product[part], step, operands.kv, q[step]);
           if constexpr (Config::kGradientInLds) {
-            add_or_start(dp_product, step, operands.kv, operands.dout);
+            add_or_start(dp_product[part], step, operands.kv, operands.dout);
           } else if (step < kResidentSteps) {
-            add_or_start(dp_product, step, operands.kv, resident_dout[step]);
+            add_or_start(dp_product[part], step, operands.kv, resident_dout[step]);
           } else {
-            dp_product.add(operands.kv, dout[step - kResidentSteps]);
+            dp_product[part].add(operands.kv, dout[step - kResidentSteps]);
           }
         });
-    f32x16 s = s_product.ready(), dp = dp_product.ready();
-    s = __builtin_elementwise_fma(s, f32x16(p.scale * kLog2E), f32x16(row_lse));
+    using Scores = typename Heads::Registers;
+    Scores s = Heads::join(s_product), dp = Heads::join(dp_product);
+    s = __builtin_elementwise_fma(s, Scores(p.scale * kLog2E), Scores(row_lse));
 #pragma unroll
-    for (int r = 0; r < 16; ++r) s[r] = exp2(s[r]);
+    for (int r = 0; r < Heads::kRegisters; ++r) s[r] = exp2(s[r]);
     if (slots < kBlockSlots) {
 #pragma unroll
-      for (int r = 0; r < 16; ++r) s[r] = is_slot(lane, r, slots) ? s[r] : 0.0f;
+      for (int r = 0; r < Heads::kRegisters; ++r) {
+        s[r] = Heads::is_slot(lane, r, slots) ? s[r] : 0.0f;
+      }
     }
-    dp = s * __builtin_elementwise_fma(dp, f32x16(p.scale), f32x16(-row_delta));
+    dp = s * __builtin_elementwise_fma(dp, Scores(p.scale), Scores(-row_delta));
 #pragma unroll
-    for (int w = 0; w < 8; ++w) {
+    for (int w = 0; w < Block::kWords; ++w) {
       p_block.word[w] = pack<kDtype>(s[2 * w], s[2 * w + 1]);
       ds_block.word[w] = pack<kDtype>(dp[2 * w], dp[2 * w + 1]);
     }
   }
 
-  MHA_SINK_DEVICE void store_block(void* blocks, int slot_block_of_chunk,
-                                   const PackedBlock& block) {
+  MHA_SINK_DEVICE void store_block(void* blocks, int slot_block_of_chunk, const Block& block) {
     const int64_t chunk_blocks = (p.chunk.slots + kBlockSlots - 1) / kBlockSlots;
     const int64_t index =
-        (token * chunk_blocks + slot_block_of_chunk) * (p.heads_padded / kBlockHeads) +
-        head0 / kBlockHeads;
-    u32x4* base = static_cast<u32x4*>(blocks) + index * 2 * kWaveSize;
+        (token * chunk_blocks + slot_block_of_chunk) * (p.heads_padded / Heads::kHeads) +
+        head0 / Heads::kHeads;
+    u32x4* base = static_cast<u32x4*>(blocks) + index * Block::kOperands * kWaveSize;
 #pragma unroll
-    for (int s = 0; s < 2; ++s) base[s * kWaveSize + lane] = block.operand(s);
+    for (int s = 0; s < Block::kOperands; ++s) base[s * kWaveSize + lane] = block.operand(s);
   }
 
   // dq += dS kv over all slots of the tile.
   MHA_SINK_DEVICE void accumulate() {
-    constexpr int kBlocks = Config::kWaveDimBlocks, kSlotSteps = Config::kSlotBlocks * 2;
+    constexpr int kParts = Heads::kParts, kBlocks = Config::kWaveDimBlocks * kParts;
+    constexpr int kBlockSteps = Heads::kSlotSteps, kSlotSteps = Config::kSlotBlocks * kBlockSteps;
     Operand ds[kSlotSteps];
 #pragma unroll
     for (int step = 0; step < kSlotSteps; ++step) {
-      ds[step] = lds_read<Operand>(lds_bytes(&lds.ds[head_block][step / 2][step % 2][lane]));
+      ds[step] = lds_read<Operand>(
+          lds_bytes(&lds.ds[head_block][step / kBlockSteps][step % kBlockSteps][lane]));
     }
     pipelined<kSlotSteps * kBlocks, 6>(
         [&](int i) {
-          return lds.kv.load_columns(lane, i / kBlocks * 16, slot_block * kBlocks + i % kBlocks);
+          return Heads::load_columns(lds.kv, lane, i / kBlocks, slot_block * kBlocks + i % kBlocks);
         },
-        [&](int i, const Operand& kv) { dq[i % kBlocks].add(kv, ds[i / kBlocks]); });
+        [&](int i, const Operand& kv) {
+          dq[i % kBlocks / kParts][i % kParts].add(kv, ds[i / kBlocks]);
+        });
   }
 
   MHA_SINK_DEVICE void store_dq() {
     const Buffer out = token_buffer(p.dq, token, p.heads);
-    const uint32_t head = head0 + lane % 32;
     float* acc = p.dq_acc ? p.dq_acc + (int64_t{token} * p.heads + head) * kHeadDim : nullptr;
 #pragma unroll
     for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-      f32x16 block = dq[i].ready();
+      typename Heads::Registers block = Heads::join(dq[i]);
       const uint32_t dim0 = (slot_block * Config::kWaveDimBlocks + i) * 32;
-      if (acc && head < static_cast<uint32_t>(p.heads)) {
+      if (acc && head < p.heads) {
 #pragma unroll
-        for (int g = 0; g < 4; ++g) {
-          f32x4& sum = *reinterpret_cast<f32x4*>(acc + dim0 + 8 * g + 4 * (lane / 32));
+        for (int g = 0; g < Heads::kRegisters / 4; ++g) {
+          f32x4& sum = *reinterpret_cast<f32x4*>(acc + dim0 + Heads::dim(lane, 4 * g));
           f32x4 part = {block[4 * g], block[4 * g + 1], block[4 * g + 2], block[4 * g + 3]};
           if (!p.chunk.first) part += sum;
           if (!p.chunk.last) sum = part;
@@ -229,19 +243,14 @@ struct Dq {
         }
       }
       if (!p.chunk.last) continue;
-      const PackedColumns packed = pack_columns<kDtype>(block);
-#pragma unroll
-      for (int g = 0; g < 2; ++g) {
-        const uint32_t dim = dim0 + PackedColumns::row(lane, g);
-        buffer_store_16_bytes(out, head * kRowBytes + dim * 2, packed.chunk[g]);
-      }
+      Heads::template store<kDtype>(out, lane, head0, dim0, block);
     }
   }
 
   MHA_SINK_DEVICE void load_q() {
     const Buffer rows = token_buffer(p.q, token, p.heads);
 #pragma unroll
-    for (int i = 0; i < kSteps; ++i) q[i].value = load_head_operand(rows, lane, head0, i);
+    for (int i = 0; i < kSteps; ++i) q[i].value = Heads::load(rows, lane, head0, i);
   }
 
   MHA_SINK_DEVICE void run() {
@@ -249,7 +258,10 @@ struct Dq {
     const int end = min(count, p.chunk.slot0 + p.chunk.slots);
     const int32_t* list = p.slots.index + int64_t{token} * p.slots.topk_padded;
 #pragma unroll
-    for (auto& block : dq) block.clear();
+    for (auto& block : dq) {
+#pragma unroll
+      for (auto& part : block) part.clear();
+    }
     if (p.chunk.slot0 < end) next.load_indices(list, p.chunk.slot0, count);
     const float lse = load_row(p.lse), dlse = p.dlse ? load_row(p.dlse) : 0.0f;
     const Buffer gradient = token_buffer(p.dout, token, p.heads);
@@ -273,7 +285,7 @@ struct Dq {
     } else {
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
-        const Operand operand = load_head_operand(gradient, lane, head0, i);
+        const Operand operand = Heads::load(gradient, lane, head0, i);
         if (i < kResidentSteps) {
           resident_dout[i].value = operand;
         } else {
@@ -299,16 +311,16 @@ struct Dq {
   MHA_SINK_DEVICE void step(const int32_t* list, int slot0, int end, int count) {
     // Without room for the offsets of a step, they are computed in each: clang 20 would spill 32.
     if constexpr (!Config::kPrefetch || __clang_major__ <= 20) opaque(lane);
-    PackedBlock p_block, ds_block;
+    Block p_block, ds_block;
     const int block0 = slot0 + slot_block * kBlockSlots;
     if (block0 < end) {
       scores(end - block0, p_block, ds_block);
     } else {
 #pragma unroll
-      for (int w = 0; w < 8; ++w) ds_block.word[w] = 0;
+      for (int w = 0; w < Block::kWords; ++w) ds_block.word[w] = 0;
     }
 #pragma unroll
-    for (int s = 0; s < 2; ++s) {
+    for (int s = 0; s < Block::kOperands; ++s) {
       lds_write(lds_bytes(&lds.ds[head_block][slot_block][s][lane]), ds_block.operand(s));
     }
     workgroup_barrier();

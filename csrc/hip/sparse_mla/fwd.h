@@ -7,6 +7,7 @@
 #include "hip/arch/scalar.h"
 #include "hip/arch/sync.h"
 #include "hip/sparse_mla/gathered_tile.h"
+#include "hip/sparse_mla/head_block.h"
 #include "hip/tile/exchange_tile.h"
 #include "hip/tile/packed_columns.h"
 #include "hip/tile/pipeline.h"
@@ -15,21 +16,23 @@ namespace mha_sink::sparse_mla {
 
 // As DqConfig: a wave computes S of one head block and one slot block, then o of its head block,
 // one part of D and all slot blocks.
-template <Dtype kDtype_, int kHeadBlocks_>
+template <Dtype kDtype_, int kHeads_>
 struct FwdConfig {
   static constexpr Dtype kDtype = kDtype_;
-  static constexpr int kHeadBlocks = kHeadBlocks_;
+  static constexpr int kHeads = kHeads_;
   static constexpr int kWaves = 4, kThreads = kWaves * kWaveSize;
-  static constexpr int kHeads = kHeadBlocks * kBlockHeads;
+  using Heads = HeadBlock<min(kHeads, 32)>;
+  static constexpr int kHeadBlocks = kHeads / Heads::kHeads;
   static constexpr int kSlotBlocks = kWaves / kHeadBlocks;
   static constexpr int kSlots = kSlotBlocks * kBlockSlots;
-  static constexpr int kWaveDimBlocks = kHeadDim / 32 / kSlotBlocks;
-  static constexpr bool kPrefetch = kHeadBlocks > 1;
+  static constexpr int kWaveDimBlocks = kHeadDim / 32 / kSlotBlocks;  // of 32 columns
+  static constexpr bool kPrefetch = kHeads != 32;
+  static constexpr int kResidentRows = kHeads == 16 ? 12 : 0;
 
   struct LdsPlan {
     LdsTile<kSlots, kHeadDim> kv;
-    u32x4 p[kHeadBlocks][kSlotBlocks][2][kWaveSize];
-    float row[kHeadBlocks][kSlotBlocks][kBlockHeads];  // maxima, at the end sums
+    u32x4 p[kHeadBlocks][kSlotBlocks][Heads::kSlotSteps][kWaveSize];
+    float row[kHeadBlocks][kSlotBlocks][Heads::kHeads];  // maxima, at the end sums
   };
   static_assert(sizeof(LdsPlan) <= 160 * 1024);
 };
@@ -37,7 +40,8 @@ struct FwdConfig {
 template <class Config>
 struct Fwd {
   static constexpr Dtype kDtype = Config::kDtype;
-  static constexpr int kSteps = kHeadDim / 16;
+  using Heads = typename Config::Heads;
+  using Scores = typename Heads::Registers;
 
   const FwdParams& p;
   typename Config::LdsPlan& lds;
@@ -45,46 +49,55 @@ struct Fwd {
   const int token = workgroup_id_x();
   const int head_block = wave_id() % Config::kHeadBlocks;
   const int slot_block = wave_id() / Config::kHeadBlocks;
-  const int head0 = workgroup_id_y() * Config::kHeads + head_block * kBlockHeads;
+  const int head0 = workgroup_id_y() * Config::kHeads + head_block * Heads::kHeads;
+  const int column = lane_id() % Heads::kHeads;
 
-  ResidentOperand q[kSteps];
-  GatheredTile<Config::kSlots> next;
+  ResidentOperand q[Heads::kSteps];
+  GatheredTile<Config::kSlots, Config::kResidentRows> next;
 
   // o transposed: rows are D, columns are heads. Of a lane's head: what its scores, scaled and
   // times log2(e), are taken relative to, -inf before the first, and the lane's part of the sum of
   // exp2(score - base).
-  ResidentAccumulator<kDtype> o[Config::kWaveDimBlocks];
+  typename Heads::template Resident<kDtype> o[Config::kWaveDimBlocks][Heads::kParts];
   float base = -__builtin_inff(), sum = 0.0f;
 
   MHA_SINK_DEVICE Fwd(const FwdParams& params, typename Config::LdsPlan& plan)
       : p(params), lds(plan) {}
 
   // Scaled scores of the wave's block of slots (rows) times heads (columns); -inf past `slots`.
-  MHA_SINK_DEVICE f32x16 scores(int slots) {
-    if (slots <= 0) return f32x16(-__builtin_inff());
-    VectorAccumulator<kDtype> product;
-    pipelined<kSteps, 6>(
-        [&](int step) { return lds.kv.load_rows(lane, slot_block * kBlockSlots, step); },
-        [&](int step, const Operand& kv) { add_or_start(product, step, kv, q[step]); });
-    f32x16 s = product.ready() * (p.scale * kLog2E);
+  MHA_SINK_DEVICE Scores scores(int slots) {
+    if (slots <= 0) return Scores(-__builtin_inff());
+    constexpr int kParts = Heads::kParts;
+    typename Heads::template Vector<kDtype> product[kParts];
+    pipelined<Heads::kSteps * kParts, 6>(
+        [&](int i) {
+          return Heads::load_slots(lds.kv, lane, slot_block * kBlockSlots, i / kParts, i % kParts);
+        },
+        [&](int i, const Operand& kv) {
+          add_or_start(product[i % kParts], i / kParts, kv, q[i / kParts]);
+        });
+    Scores s = Heads::join(product) * (p.scale * kLog2E);
     if (slots < kBlockSlots) {
 #pragma unroll
-      for (int r = 0; r < 16; ++r) s[r] = is_slot(lane, r, slots) ? s[r] : -__builtin_inff();
+      for (int r = 0; r < Heads::kRegisters; ++r) {
+        s[r] = Heads::is_slot(lane, r, slots) ? s[r] : -__builtin_inff();
+      }
     }
     return s;
   }
 
   // Maximum of each head over the slots of the tile.
-  MHA_SINK_DEVICE float tile_maximum(const f32x16& s) {
+  MHA_SINK_DEVICE float tile_maximum(const Scores& s) {
     float value = s[0];
 #pragma unroll
-    for (int r = 1; r < 16; ++r) value = __builtin_fmaxf(value, s[r]);
-    value = __builtin_fmaxf(value, lane_xor<32>(value));
-    lds.row[head_block][slot_block][lane % 32] = value;
+    for (int r = 1; r < Heads::kRegisters; ++r) value = __builtin_fmaxf(value, s[r]);
+    value = combine_column<Heads::kHeads>(value,
+                                          [](float a, float b) { return __builtin_fmaxf(a, b); });
+    lds.row[head_block][slot_block][column] = value;
     workgroup_barrier();
 #pragma unroll
     for (int block = 0; block < Config::kSlotBlocks; ++block) {
-      value = __builtin_fmaxf(value, lds.row[head_block][block][lane % 32]);
+      value = __builtin_fmaxf(value, lds.row[head_block][block][column]);
     }
     return value;
   }
@@ -96,14 +109,19 @@ struct Fwd {
   MHA_SINK_DEVICE void rescale(float factor) {
 #pragma unroll
     for (auto& block : o) {
-      block.c = block.ready();
 #pragma unroll
-      for (int r = 0; r < 16; ++r) block.c[r] = multiply_resident(block.c[r], factor);
+      for (auto& part : block) {
+        part.c = part.ready();
+#pragma unroll
+        for (int r = 0; r < Heads::kRegisters / Heads::kParts; ++r) {
+          part.c[r] = multiply_resident(part.c[r], factor);
+        }
+      }
     }
   }
 
   MHA_SINK_DEVICE void step(const int32_t* list, int slot0, int count) {
-    f32x16 s = scores(count - slot0 - slot_block * kBlockSlots);
+    Scores s = scores(count - slot0 - slot_block * kBlockSlots);
     // Of all scores in the tile: the waves of a head move its base together.
     const float maximum = tile_maximum(s);
     if (__builtin_expect(ballot(maximum > base + kMaxExcess) != 0, false)) {
@@ -117,16 +135,16 @@ struct Fwd {
       base = moves ? maximum : base;
     }
     const float origin = base == -__builtin_inff() ? 0.0f : base;
-    PackedBlock block;
+    PackedBlock<Heads::kHeads> block;
 #pragma unroll
-    for (int r = 0; r < 16; ++r) {
+    for (int r = 0; r < Heads::kRegisters; ++r) {
       s[r] = exp2(s[r] - origin);
       sum += s[r];
     }
 #pragma unroll
-    for (int w = 0; w < 8; ++w) block.word[w] = pack<kDtype>(s[2 * w], s[2 * w + 1]);
+    for (int w = 0; w < block.kWords; ++w) block.word[w] = pack<kDtype>(s[2 * w], s[2 * w + 1]);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < block.kOperands; ++i) {
       lds_write(lds_bytes(&lds.p[head_block][slot_block][i][lane]), block.operand(i));
     }
     workgroup_barrier();
@@ -146,36 +164,38 @@ struct Fwd {
 
   // o += P kv over all slots of the tile.
   MHA_SINK_DEVICE void accumulate() {
-    constexpr int kBlocks = Config::kWaveDimBlocks, kSlotSteps = Config::kSlotBlocks * 2;
+    constexpr int kParts = Heads::kParts, kBlocks = Config::kWaveDimBlocks * kParts;
+    constexpr int kBlockSteps = Heads::kSlotSteps, kSlotSteps = Config::kSlotBlocks * kBlockSteps;
     const auto load_scores = [&](int step) {
-      return lds_read<Operand>(lds_bytes(&lds.p[head_block][step / 2][step % 2][lane]));
+      return lds_read<Operand>(
+          lds_bytes(&lds.p[head_block][step / kBlockSteps][step % kBlockSteps][lane]));
     };
     Operand scores, next_scores = load_scores(0);
     pipelined<kSlotSteps * kBlocks, 4>(
         [&](int i) {
-          return lds.kv.load_columns(lane, i / kBlocks * 16, slot_block * kBlocks + i % kBlocks);
+          return Heads::load_columns(lds.kv, lane, i / kBlocks, slot_block * kBlocks + i % kBlocks);
         },
         [&](int i, const Operand& kv) {
           if (i % kBlocks == 0) {
             scores = next_scores;
             if (i / kBlocks + 1 < kSlotSteps) next_scores = load_scores(i / kBlocks + 1);
           }
-          o[i % kBlocks].add(kv, scores);
+          o[i % kBlocks / kParts][i % kParts].add(kv, scores);
         });
   }
 
   // Adds up the parts of the sum, takes in the sink, writes lse. Returns the factor from o so far
   // to o.
   MHA_SINK_DEVICE float finish() {
-    sum += lane_xor<32>(sum);
-    lds.row[head_block][slot_block][lane % 32] = sum;
+    sum = combine_column<Heads::kHeads>(sum, [](float a, float b) { return a + b; });
+    lds.row[head_block][slot_block][column] = sum;
     workgroup_barrier();
     float total = 0.0f;
 #pragma unroll
     for (int block = 0; block < Config::kSlotBlocks; ++block) {
-      total += lds.row[head_block][block][lane % 32];
+      total += lds.row[head_block][block][column];
     }
-    const int head = head0 + lane % 32;
+    const int head = head0 + column;
     const bool head_exists = head < p.heads;
     // lse of a row without slots, or whose sink takes everything; exactly the sink.
     float lse = p.sink && head_exists ? p.sink[head] : -__builtin_inff();
@@ -188,7 +208,7 @@ struct Fwd {
       factor = weight * reciprocal(total);
       lse = (top + log2(total)) * kLn2;
     }
-    if (slot_block == 0 && lane < 32 && head_exists) {
+    if (slot_block == 0 && lane < Heads::kHeads && head_exists) {
       p.lse[int64_t{token} * p.heads + head] = lse;
     }
     return factor;
@@ -198,13 +218,16 @@ struct Fwd {
     const int count = scalar_load(p.slots.count + token);
     const int32_t* list = p.slots.index + int64_t{token} * p.slots.topk_padded;
 #pragma unroll
-    for (auto& block : o) block.clear();
+    for (auto& block : o) {
+#pragma unroll
+      for (auto& part : block) part.clear();
+    }
     if (count > 0) {
       next.load_indices(list, 0, count);
       if constexpr (Config::kPrefetch) next.load_rows(p.kv);
       const Buffer q_rows = token_buffer(p.q, token, p.heads);
 #pragma unroll
-      for (int i = 0; i < kSteps; ++i) q[i].value = load_head_operand(q_rows, lane, head0, i);
+      for (int i = 0; i < Heads::kSteps; ++i) q[i].value = Heads::load(q_rows, lane, head0, i);
       if constexpr (Config::kPrefetch) {
         next.store(lane, lds.kv);
       } else {
@@ -215,16 +238,13 @@ struct Fwd {
       for (int slot0 = 0; slot0 < count; slot0 += Config::kSlots) step(list, slot0, count);
     }
     const float factor = finish();
-    const Buffer out = token_buffer(p.o, token, p.heads);
+    // What finish() may have kept is divergent to the compiler: the descriptor would get a loop.
+    const auto& late = reloaded_params<FwdParams>();
+    const Buffer out = token_buffer(late.o, token, late.heads);
 #pragma unroll
     for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-      const PackedColumns packed = pack_columns<kDtype>(o[i].ready() * factor);
-#pragma unroll
-      for (int g = 0; g < 2; ++g) {
-        const uint32_t dim =
-            (slot_block * Config::kWaveDimBlocks + i) * 32 + PackedColumns::row(lane, g);
-        buffer_store_16_bytes(out, (head0 + lane % 32) * kRowBytes + dim * 2, packed.chunk[g]);
-      }
+      const uint32_t dim0 = (slot_block * Config::kWaveDimBlocks + i) * 32;
+      Heads::template store<kDtype>(out, lane, head0, dim0, Heads::join(o[i]) * factor);
     }
   }
 };

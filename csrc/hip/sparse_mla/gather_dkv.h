@@ -25,11 +25,12 @@ struct GatherDkv {
   struct Sum {
     f32x4 low = 0, high = 0;
 
-    MHA_SINK_DEVICE void add(u32x4 packed) {
-      low += f32x4{unpack_low<kDtype>(packed.x), unpack_high<kDtype>(packed.x),
-                   unpack_low<kDtype>(packed.y), unpack_high<kDtype>(packed.y)};
-      high += f32x4{unpack_low<kDtype>(packed.z), unpack_high<kDtype>(packed.z),
-                    unpack_low<kDtype>(packed.w), unpack_high<kDtype>(packed.w)};
+    MHA_SINK_DEVICE void add(u32x4 row, float scale) {
+      low = __builtin_elementwise_fma(unpack(row.x, row.y), f32x4(scale), low);
+      high = __builtin_elementwise_fma(unpack(row.z, row.w), f32x4(scale), high);
+    }
+    static MHA_SINK_DEVICE f32x4 unpack(uint32_t a, uint32_t b) {
+      return {unpack_low_int16(a), unpack_high_int16(a), unpack_low_int16(b), unpack_high_int16(b)};
     }
     MHA_SINK_DEVICE u32x4 packed() const {
       return {pack<kDtype>(low.x, low.y), pack<kDtype>(low.z, low.w), pack<kDtype>(high.x, high.y),
@@ -77,9 +78,10 @@ struct GatherDkv {
  private:
   static MHA_SINK_DEVICE uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-  // The rows of interm of up to 64 entries, by their addresses, which lanes 0..count-1 hold.
+  // The rows of interm of up to 64 entries: their addresses and scales, which lanes 0..count-1
+  // hold.
   struct Rows {
-    int low, high;
+    int low, high, scale_bits;
     int count;
 
     MHA_SINK_DEVICE u32x4 load(int i, uint32_t lane_offset) const {
@@ -87,12 +89,16 @@ struct GatherDkv {
                                static_cast<uint32_t>(read_lane(low, i));
       return load_16_bytes(address, lane_offset);
     }
+    MHA_SINK_DEVICE float scale(int i) const {
+      return __builtin_bit_cast(float, read_lane(scale_bits, i));
+    }
   };
 
   static MHA_SINK_DEVICE Rows find_rows(const GatherDkvParams& p, uint32_t first, uint32_t end) {
     const int lane = lane_id();
     bool valid = first + lane < end;
     uint64_t address = 0;
+    float scale = 0.0f;
     if (valid) {
       const uint32_t entry = p.entry[first + lane];
       const uint32_t token = entry / p.topk_padded;
@@ -100,13 +106,15 @@ struct GatherDkv {
       valid = slot < static_cast<uint32_t>(p.chunk.slots);  // else of another chunk
       const uint64_t row = uint64_t{token} * p.chunk.slots + slot;
       address = reinterpret_cast<uint64_t>(p.interm) + row * kRowBytes;
+      if (valid) scale = p.interm_scale[row];
     }
     // To the front, in their order.
     const uint64_t mask = ballot(valid);
     const int count = __builtin_popcountll(mask);
     const int target = valid ? lanes_before(mask) : count + lanes_before(~mask);
     return {send_to_lane(target, static_cast<int>(address)),
-            send_to_lane(target, static_cast<int>(address >> 32)), count};
+            send_to_lane(target, static_cast<int>(address >> 32)),
+            send_to_lane(target, __builtin_bit_cast(int, scale)), count};
   }
 
   static MHA_SINK_DEVICE Sum sum_entries(const GatherDkvParams& p, uint32_t begin, uint32_t end) {
@@ -121,7 +129,7 @@ struct GatherDkv {
 #pragma unroll
         for (int k = 0; k < kUnroll; ++k) part[k] = rows.load(i + k, lane_offset);
 #pragma unroll
-        for (int k = 0; k < kUnroll; ++k) sum.add(part[k]);
+        for (int k = 0; k < kUnroll; ++k) sum.add(part[k], rows.scale(i + k));
       }
       if (i == rows.count) continue;
       u32x4 part[kUnroll];
@@ -131,7 +139,7 @@ struct GatherDkv {
       }
 #pragma unroll
       for (int k = 0; k < kUnroll; ++k) {
-        if (i + k < rows.count) sum.add(part[k]);
+        if (i + k < rows.count) sum.add(part[k], rows.scale(i + k));
       }
     }
     return sum;

@@ -1,7 +1,6 @@
-// Rows of q, o and do of one token, and rows of kv that a token selects.
+// Rows of kv that a token selects.
 #pragma once
 
-#include "hip/arch/buffer.h"
 #include "hip/arch/scalar.h"
 #include "hip/arch/sync.h"
 #include "hip/arch/types.h"
@@ -12,24 +11,13 @@ namespace mha_sink::sparse_mla {
 
 using namespace tile;
 
-// All heads of a token as a buffer: heads past H read as 0 and are not written.
-MHA_SINK_DEVICE Buffer token_buffer(const void* tensor, int token, int heads) {
-  const char* base = static_cast<const char*>(tensor) + int64_t{token} * heads * kRowBytes;
-  return make_buffer(base, static_cast<uint32_t>(heads * kRowBytes));
-}
-
-// MFMA operand of 32 heads and columns 16 * step..+15 of D, from memory: lane l holds head head0 +
-// l % 32.
-MHA_SINK_DEVICE Operand load_head_operand(Buffer token, uint32_t lane, int head0, int step) {
-  return buffer_load_16_bytes(token, (head0 + lane % 32) * kRowBytes + lane / 32 * 16 + step * 32);
-}
-
 using i32x8 = int32_t __attribute__((ext_vector_type(8)));
 
 // kRows selected rows of kv on their way from memory to LDS. A wave takes kRows / 4 adjacent slots,
 // one row of 64 chunks an instruction, so that a row's address is scalar; the slots' indices are
-// loaded one tile ahead of their rows.
-template <int kRows>
+// loaded one tile ahead of their rows. Of a wave's rows the first kResidentRows wait in
+// accumulation registers.
+template <int kRows, int kResidentRows = 0>
 struct GatheredTile {
   static constexpr int kWaveRows = kRows / 4;
   static constexpr int kGroups = kWaveRows / 8;
@@ -80,15 +68,10 @@ struct GatheredTile {
 #pragma unroll
     for (int i = i0; i < i0 + n; ++i) {
       const uint32_t row = wave_id() * kWaveRows + i;
+      if (i < kResidentRows) settle_resident(chunk[i]);
       lds_write(lds_bytes(tile.bytes) + LdsTile<kRows, kHeadDim>::offset(row, 0, lane), chunk[i]);
     }
   }
 };
-
-// Of a 32 x 32 block of slots (rows) times heads (columns): whether register r holds a slot below
-// `slots`, counted from the block's first.
-MHA_SINK_DEVICE bool is_slot(uint32_t lane, int r, int slots) {
-  return static_cast<int>(8 * (r / 4) + r % 4) < slots - static_cast<int>(4 * (lane / 32));
-}
 
 }  // namespace mha_sink::sparse_mla

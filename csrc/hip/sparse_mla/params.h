@@ -12,8 +12,8 @@ namespace mha_sink::sparse_mla {
 inline constexpr int32_t kHeadDim = 512;
 inline constexpr int32_t kRowBytes = kHeadDim * 2;  // a row of kv, or of one token's q
 
-// Heads and slots of one matrix instruction; temporaries are padded to them.
-inline constexpr int32_t kBlockHeads = 32, kBlockSlots = 32;
+// Slots of a block of matrix instructions; temporaries are padded to them.
+inline constexpr int32_t kBlockSlots = 32;
 inline constexpr int32_t kMaxHeads = 128;
 
 // Compact lists are padded to this many slots by repeating their last valid index: a tile of any
@@ -93,8 +93,8 @@ struct DqParams {
   float* delta;  // [T, H], rowsum(o * do) - dlse: written in the first chunk, read in others
   void* dq;
   float* dq_acc;  // [T, H, D], dq so far; nullptr where one chunk holds all slots
-  // PackedBlocks [T, ceil(chunk.slots / 32), heads_padded / 32, 2, 64 lanes, 4 words]: 32 slots
-  // (rows) times 32 heads (columns), 16 bits an element.
+  // PackedBlocks [T, ceil(chunk.slots / 32), heads_padded / n, n / 16, 64 lanes, 4 words]: 32 slots
+  // (rows) times n heads (columns), 16 bits an element; n is 16 where heads_padded is, else 32.
   void *p, *ds;
   Slots slots;
   Chunk chunk;
@@ -106,8 +106,10 @@ struct DqParams {
 // (T), 256 threads.
 struct DkvSlotsParams {
   const void *q, *dout;
-  const void *p, *ds;         // as DqParams
-  void* interm;               // [T, chunk.slots, D], 16 bits an element
+  const void *p, *ds;  // as DqParams
+  // [T, chunk.slots, D] and [T, chunk.slots]: integers and their scale, see slot_gradient.h.
+  int16_t* interm;
+  float* interm_scale;
   const int32_t* slot_count;  // Slots::count
   Chunk chunk;
   int32_t heads;
@@ -116,7 +118,8 @@ struct DkvSlotsParams {
 // gather_dkv: dkv[row] = sum of interm over the row's entries, in their order. Grid (num_kv), 512
 // threads.
 struct GatherDkvParams {
-  const void* interm;
+  const int16_t* interm;  // as dkv_slots
+  const float* interm_scale;
   const uint32_t *row_begin, *entry;  // as fill_entries
   void* dkv;
   float* dkv_acc;  // [num_kv, D], dkv so far; nullptr where one chunk holds all slots

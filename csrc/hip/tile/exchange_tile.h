@@ -9,11 +9,14 @@ namespace mha_sink::tile {
 
 using namespace arch;
 
-// A 32 x 32 accumulator rounded to 16 bits: word w of lane l holds rows 8 * (w / 2) + 4 * (l / 32)
-// + 2 * (w % 2) + 0..1 of column l % 32. Words 4 * s..+3 are the MFMA operand of depth rows 16 *
-// s..
+// 32 rows x kColumns columns of accumulators, rounded to 16 bits: the MFMA operands of depth 32.
+// Word w of lane l holds of column l % kColumns
+//  * kColumns 32: rows 8 * (w / 2) + 4 * (l / 32) + 2 * (w % 2) + 0..1, a 32 x 32 accumulator;
+//  * kColumns 16: rows 8 * (l / 16) + 2 * w + 0..1, two 16 x 16 accumulators.
+template <int kColumns = 32>
 struct PackedBlock {
-  uint32_t word[8];
+  static constexpr int kWords = kColumns / 4, kOperands = kWords / 4;
+  uint32_t word[kWords];
 
   MHA_SINK_DEVICE Operand operand(int step) const {
     return {word[4 * step], word[4 * step + 1], word[4 * step + 2], word[4 * step + 3]};
@@ -33,13 +36,15 @@ struct ExchangeTile {
     return column * kColumnBytes + (chunk ^ (column / 2 % 8)) * 8;
   }
 
-  // Writes columns column0..column0+31 (a multiple of 32).
-  MHA_SINK_DEVICE void store(uint32_t lane, int column0, const PackedBlock& block) {
+  // Writes columns column0.. (a multiple of kBlockColumns).
+  template <int kBlockColumns>
+  MHA_SINK_DEVICE void store(uint32_t lane, int column0, const PackedBlock<kBlockColumns>& block) {
     const LdsBytes base = lds_bytes(bytes) + column0 * kColumnBytes;
 #pragma unroll
-    for (int g = 0; g < 4; ++g) {
+    for (int g = 0; g < block.kWords / 2; ++g) {
       const u32x2 words = {block.word[2 * g], block.word[2 * g + 1]};
-      lds_write(base + offset(lane % 32, 2 * g + lane / 32), words);
+      const uint32_t chunk = kBlockColumns == 32 ? 2 * g + lane / 32 : 2 * (lane / 16) + g;
+      lds_write(base + offset(lane % kBlockColumns, chunk), words);
     }
   }
 

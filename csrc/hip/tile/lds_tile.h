@@ -22,7 +22,7 @@ using namespace arch;
 template <int kRows, int kColumns>
 struct LdsTile {
   static_assert(kColumns % 32 == 0);
-  static_assert(kRows % 32 == 0);
+  static_assert(kRows % 16 == 0);
   static constexpr int kRowBytes = kColumns * 2;
 
   char bytes[kRows * kRowBytes];
@@ -49,6 +49,28 @@ struct LdsTile {
   MHA_SINK_DEVICE Operand load_rows(uint32_t lane, int row0, int step) {
     const uint32_t lane_offset = offset(lane % 32, 2 * step, lane / 32);
     return lds_read<Operand>(lds_bytes(bytes) + lane_offset + row0 * kRowBytes);
+  }
+
+  // Operand of an MFMA with 16 rows, of which two make rows row0..row0+31: rows 8 * i + 4 * part +
+  // 0..3, i below 4, and columns 32 * step..+31 as depth. row0 is a multiple of 32.
+  MHA_SINK_DEVICE Operand load_16_rows(uint32_t lane, int row0, int step, int part) {
+    const uint32_t row = 8 * (lane % 16 / 4) + lane % 4;
+    const uint32_t lane_offset = offset(row + 4 * part, 4 * step, lane / 16);
+    return lds_read<Operand>(lds_bytes(bytes) + lane_offset + row0 * kRowBytes);
+  }
+
+  // Operand of an MFMA with 16 rows, which are columns 16 * block..+15; its depth is rows
+  // row0..row0+31 in their order. row0 is a multiple of 32.
+  MHA_SINK_DEVICE Operand load_16_columns(uint32_t lane, int row0, int block) {
+    const uint32_t in_group = lane % 16;
+    const uint32_t row = 8 * (lane / 16) + in_group / 4;
+    const uint32_t column = 4 * (in_group % 4);
+    const uint32_t half_chunk = column % 8 * 2;
+    const LdsBytes base = lds_bytes(bytes) + row0 * kRowBytes;
+    const u32x2 first = lds_read_transposed(base + offset(row, 2 * block, column / 8) + half_chunk);
+    const u32x2 second =
+        lds_read_transposed(base + offset(row + 4, 2 * block, column / 8) + half_chunk);
+    return Operand{first.x, first.y, second.x, second.y};
   }
 
   // MFMA operand whose rows (or columns) are columns 32 * block..+31 of the tile and whose depth is

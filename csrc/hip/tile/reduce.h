@@ -19,6 +19,16 @@ MHA_SINK_DEVICE float sum_over_lanes(float value) {
   return value;
 }
 
+// `combine` over the lanes of an accumulator's column: those equal modulo kColumns.
+template <int kColumns, class Combine>
+MHA_SINK_DEVICE float combine_column(float value, Combine&& combine) {
+  if constexpr (kColumns < kWaveSize) {
+    value = combine(value, lane_xor<kColumns>(value));
+    return combine_column<2 * kColumns>(value, combine);
+  }
+  return value;
+}
+
 // Sum over a workgroup of kWaves waves, in every thread. `scratch` holds kWaves floats of LDS that
 // nothing else uses before the next barrier.
 template <int kWaves>

@@ -30,12 +30,15 @@ from mha_sink.testing.sparse_mla import (
 # Of the largest value of a row: four units in the last place of the dtype; of float32 sums, which
 # may cancel, sixteen bits.
 SHARE = {torch.bfloat16: 2.0**-6, torch.float16: 2.0**-9, torch.float32: 2.0**-16}
-BLOCK = 32 * 32  # slots and heads of one block of P or dS
+BLOCK = 32 * 16  # slots and heads of P or dS in one operand of 64 lanes
 
-HALVES = ("q", "kv", "do", "o", "dq", "dkv", "workspace p", "workspace ds", "workspace interm")
+HALVES = ("q", "kv", "do", "o", "dq", "dkv", "workspace p", "workspace ds")
+# Integers of 16 bits, compared as the numbers that they are with the scale of their row, a power of
+# two: 2^-14 of the largest is one unit.
+INTERM, INTERM_SCALE, INTERM_SHARE = "workspace interm", "workspace interm_scale", 2.0**-12
 FLOATS = (
     "lse", "dlse", "attn_sink", "d_sink", "workspace delta", "workspace dq_acc",
-    "workspace dkv_acc", "workspace d_sink_partial",
+    "workspace dkv_acc", "workspace d_sink_partial", INTERM_SCALE,
 )  # fmt: skip
 
 
@@ -64,8 +67,14 @@ def compare_sparse_launches(
         launched: list[tuple[str, bool, bytes, bytes]],
     ) -> None:
         buffers = []
-        for name, writable, on_device, emulated in launched:
-            x, y = (as_tensor(name, content, inputs.q.dtype) for content in (on_device, emulated))
+        scales = next((s[2:] for s in launched if s[0] == INTERM_SCALE), (b"", b""))
+        for name, writable, *sides in launched:
+            x, y = (
+                interm_tensor(content, scale)
+                if name == INTERM
+                else as_tensor(name, content, inputs.q.dtype)
+                for content, scale in zip(sides, scales, strict=True)
+            )
             if writable:
                 last[name] = x
             buffers.append(compare(name, x, y))
@@ -100,6 +109,12 @@ def as_tensor(name: str, content: bytes, half: torch.dtype) -> Tensor:
     return x.view(-1, HEAD_DIM) if x.numel() % HEAD_DIM == 0 else x.view(1, -1)
 
 
+def interm_tensor(content: bytes, scale: bytes) -> Tensor:
+    """What dkv_slots leaves, as numbers: [slots, 512]."""
+    integers = torch.frombuffer(bytearray(content), dtype=torch.int16).view(-1, HEAD_DIM)
+    return integers * torch.frombuffer(bytearray(scale), dtype=torch.float32)[:, None]
+
+
 def compare(name: str, on_device: Tensor, emulated: Tensor) -> BufferResult:
     """What differs, row by row."""
     bits = {2: torch.int16, 4: torch.int32}[on_device.element_size()]
@@ -110,7 +125,8 @@ def compare(name: str, on_device: Tensor, emulated: Tensor) -> BufferResult:
     limit = torch.zeros_like(error)
     if not exact:
         largest = y.abs().nan_to_num(0.0, 0.0).amax(-1, keepdim=True)
-        limit = (largest * SHARE[on_device.dtype]).expand_as(error)
+        share = INTERM_SHARE if name == INTERM else SHARE[on_device.dtype]
+        limit = (largest * share).expand_as(error)
     over = differs & ((error > limit) | exact)
     first = None
     if over.any():
@@ -119,7 +135,7 @@ def compare(name: str, on_device: Tensor, emulated: Tensor) -> BufferResult:
             f"row {row}, column {column}", "", float(x[row, column]), float(y[row, column]),
             float(limit[row, column]),
         )  # fmt: skip
-    share = torch.where(error > 0, error / limit, 0.0)
+    of_limit = torch.where(error > 0, error / limit, 0.0)
     return BufferResult(
         name=name,
         rule="bits" if exact else "bound",
@@ -127,6 +143,6 @@ def compare(name: str, on_device: Tensor, emulated: Tensor) -> BufferResult:
         differing=int(differs.sum()),
         over=int(over.sum()),
         error=error.max().item() if error.numel() else 0.0,
-        share=0.0 if exact or not share.numel() else share.max().item(),
+        share=0.0 if exact or not of_limit.numel() else of_limit.max().item(),
         first=first,
     )
