@@ -131,16 +131,6 @@ PYBIND11_MODULE(_C, module) {
   module.def("mha_bwd_workspace_bytes", &workspace_bytes, py::arg("batch"), py::arg("seqlen_q"),
              py::arg("seqlen_k"), py::arg("nhead_q"), py::arg("nhead_k"), py::arg("hdim"),
              py::arg("packed") = false, py::arg("deterministic") = false);
-  module.def(
-      "check_cu_seqlens",
-      [](const MhaBwdCall& call, const std::vector<int32_t>& q, const std::vector<int32_t>& k,
-         const std::optional<std::vector<int32_t>>& q_padded,
-         const std::optional<std::vector<int32_t>>& k_padded) {
-        const std::vector<int32_t> none;
-        check_cu_seqlens(call, q, k, q_padded ? *q_padded : none, k_padded ? *k_padded : none);
-      },
-      py::arg("call"), py::arg("cu_seqlens_q"), py::arg("cu_seqlens_k"),
-      py::arg("cu_seqlens_q_padded") = py::none(), py::arg("cu_seqlens_k_padded") = py::none());
   module.def("build_info", &build_info_dict);
   bind_sparse_mla(module);
   bind_device(module);

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "host/checks_contents.h"
 #include "host/checks_sparse_mla.h"
 #include "host/device_name.h"
 #include "host/run_sparse_mla.h"

@@ -143,36 +143,6 @@ void check_sizes(const MhaBwdSizes& sizes) {
   check_count("seqlen_k", sizes.seqlen_k, 0, tiles * mha::keys_per_workgroup(kMaxHeadDim));
 }
 
-void check_cu_seqlens(const CuSeqlens& lengths, const CuSeqlens& padded, int64_t total,
-                      const char* max_name, int64_t max_seqlen) {
-  for (const CuSeqlens& cu : {lengths, padded}) {
-    for (size_t i = 0; i < cu.values.size(); ++i) {
-      const std::string given = "entry " + to_string(i) + " = " + to_string(cu.values[i]);
-      if (i == 0 && cu.values[i] != 0) invalid(cu.name, given, "0 at the beginning");
-      if (i > 0 && cu.values[i] < cu.values[i - 1]) {
-        invalid(cu.name, given + " after " + to_string(cu.values[i - 1]),
-                "numbers that do not decrease");
-      }
-      if (cu.values[i] > total) {
-        invalid(cu.name, given, "at most the tensors' " + to_string(total) + " rows");
-      }
-    }
-  }
-  for (size_t i = 0; i + 1 < lengths.values.size(); ++i) {
-    const int64_t length = int64_t{lengths.values[i + 1]} - lengths.values[i];
-    const std::string given = "sequence " + to_string(i) + " of length " + to_string(length);
-    if (length > max_seqlen) {
-      invalid(lengths.name, given,
-              std::string("at most ") + max_name + " = " + to_string(max_seqlen));
-    }
-    if (padded.values.empty()) continue;
-    const int64_t rows = int64_t{padded.values[i + 1]} - padded.values[i];
-    if (length > rows) {
-      invalid(lengths.name, given, "at most its " + to_string(rows) + " rows by " + padded.name);
-    }
-  }
-}
-
 int32_t window_bound(const char* argument, int64_t given) {
   if (given < -1) invalid(argument, to_string(given), "-1 (unbounded) or at least 0");
   return given == -1 ? mha::kUnboundedWindow

@@ -42,14 +42,7 @@ enum class Outputs {
   optional   // those that are there are checked
 };
 
-// Of a packed call on the CPU it reads the lengths too.
 MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs);
-
-// The lengths of a packed call whose tensors the host cannot read, by copies of them; an absent one
-// is empty. The call itself was checked.
-void check_cu_seqlens(const MhaBwdCall& call, const std::vector<int32_t>& q,
-                      const std::vector<int32_t>& k, const std::vector<int32_t>& q_padded,
-                      const std::vector<int32_t>& k_padded);
 
 MhaBwdProblem check(const mha_bwd_args& args);
 
@@ -85,16 +78,6 @@ void check_device(const char* name, const TensorDesc& tensor);
 
 // Sizes that the kernels can index, head counts that divide, a head dim that has kernels.
 void check_sizes(const MhaBwdSizes& sizes);
-
-// Cumulative lengths of one side of a packed batch, in host memory.
-struct CuSeqlens {
-  const char* name;
-  std::span<const int32_t> values;
-};
-// They begin at 0, do not decrease, stay inside `total` rows, and no sequence is longer than
-// max_seqlen or than its rows by `padded`, which may be empty.
-void check_cu_seqlens(const CuSeqlens& lengths, const CuSeqlens& padded, int64_t total,
-                      const char* max_name, int64_t max_seqlen);
 
 // The window as the kernels take it.
 int32_t window_bound(const char* argument, int64_t given);

@@ -152,6 +152,7 @@ MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
       p.cu_k = p.start_k;
       p.start_k = lengths("cu_seqlens_k_padded", call.cu_seqlens_k_padded);
     }
+    p.max_seqlen_q = call.max_seqlen_q, p.max_seqlen_k = call.max_seqlen_k;
   } else {
     p.batch = q.shape[0];
     if (call.cu_seqlens_q_padded)
@@ -199,25 +200,7 @@ MhaBwdProblem check(const MhaBwdCall& call, Outputs outputs) {
   check_features(call);
   checks::check_sizes(p);
   checks::check_memory(p);
-  if (packed && q.device == "cpu") {
-    const auto contents = [&](const std::optional<TensorDesc>& tensor) -> std::vector<int32_t> {
-      if (!tensor) return {};
-      const auto* values = reinterpret_cast<const int32_t*>(tensor->data);
-      return {values, values + p.batch + 1};
-    };
-    check_cu_seqlens(call, contents(call.cu_seqlens_q), contents(call.cu_seqlens_k),
-                     contents(call.cu_seqlens_q_padded), contents(call.cu_seqlens_k_padded));
-  }
   return p;
-}
-
-void check_cu_seqlens(const MhaBwdCall& call, const std::vector<int32_t>& q,
-                      const std::vector<int32_t>& k, const std::vector<int32_t>& q_padded,
-                      const std::vector<int32_t>& k_padded) {
-  checks::check_cu_seqlens({"cu_seqlens_q", q}, {"cu_seqlens_q_padded", q_padded},
-                           required("q", call.q).shape[0], "max_seqlen_q", call.max_seqlen_q);
-  checks::check_cu_seqlens({"cu_seqlens_k", k}, {"cu_seqlens_k_padded", k_padded},
-                           required("k", call.k).shape[0], "max_seqlen_k", call.max_seqlen_k);
 }
 
 }  // namespace mha_sink

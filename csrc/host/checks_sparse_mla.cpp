@@ -1,8 +1,6 @@
 // Checks that all interfaces share, and those of the C++ calls.
 #include "host/checks_sparse_mla.h"
 
-#include <cstdlib>
-#include <string_view>
 #include <vector>
 
 #include "hip/sparse_mla/params.h"
@@ -25,11 +23,6 @@ bool intersect(const Array& a, const Array& b) {
   const auto begin_b = reinterpret_cast<uintptr_t>(b.data);
   return a.bytes > 0 && b.bytes > 0 && begin_a < begin_b + static_cast<uintptr_t>(b.bytes) &&
          begin_b < begin_a + static_cast<uintptr_t>(a.bytes);
-}
-
-bool check_requested() {
-  const char* value = std::getenv("MHA_SINK_CHECK");
-  return value != nullptr && std::string_view(value) == "1";
 }
 
 }  // namespace
@@ -74,28 +67,6 @@ void check_sparse_mla_memory(const std::vector<const Array*>& inputs,
                 "an output of its own");
       }
     }
-  }
-}
-
-void check_sparse_mla_indices(const Array& topk_indices, const SparseMlaSizes& sizes,
-                              Device& device, Stream stream) {
-  const bool readable = &device == &emulated_device();
-  if (topk_indices.bytes == 0 || !(readable || check_requested())) return;
-  const auto count = static_cast<size_t>(topk_indices.bytes) / sizeof(int32_t);
-  const auto* values = static_cast<const int32_t*>(topk_indices.data);
-  std::vector<int32_t> fetched;
-  if (!readable) {
-    fetched.resize(count);
-    device.copy(fetched.data(), topk_indices.data, static_cast<size_t>(topk_indices.bytes), stream);
-    values = fetched.data();
-  }
-  for (size_t i = 0; i < count; ++i) {
-    if (values[i] >= -1 && values[i] < sizes.num_kv) continue;
-    const auto topk = static_cast<size_t>(sizes.topk);
-    throw InvalidArgument(std::string(topk_indices.name) +
-                          " must be -1 (an empty slot) or a row of kv below num_kv = " +
-                          to_string(sizes.num_kv) + ": " + to_string(values[i]) + " given at [" +
-                          to_string(i / topk) + ", " + to_string(i % topk) + "]");
   }
 }
 

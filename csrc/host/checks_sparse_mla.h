@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "device/device.h"
 #include "host/checks.h"
 #include "host/sparse_mla_problem.h"
 #include "host/tensor.h"
@@ -46,11 +45,6 @@ void check_sparse_mla_sizes(SparseMlaSizes& sizes);
 // Null and misaligned pointers, outputs that share memory with anything.
 void check_sparse_mla_memory(const std::vector<const Array*>& inputs,
                              const std::vector<const Array*>& outputs);
-
-// Refuses indices outside [-1, num_kv) on the emulated device, and elsewhere under
-// MHA_SINK_CHECK=1, which copies them to the host.
-void check_sparse_mla_indices(const Array& topk_indices, const SparseMlaSizes& sizes,
-                              Device& device, Stream stream);
 
 }  // namespace checks
 }  // namespace mha_sink

@@ -38,6 +38,8 @@ struct MhaBwdProblem : MhaBwdSizes {
   // Packed, int32: the first row of each sequence and the end, [batch + 1]; lengths as differences,
   // [batch + 1], or by themselves, [batch]. The lengths may be absent.
   View start_q, start_k, cu_q, cu_k, length_q, length_k;
+  // No sequence may be longer. The C++ calls set no limit.
+  int64_t max_seqlen_q = INT64_MAX, max_seqlen_k = INT64_MAX;
 
   std::array<const View*, 14> inputs() const {
     return {&q,    &k,       &v,       &out,  &dout, &lse,      &dlse,

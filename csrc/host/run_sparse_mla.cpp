@@ -5,7 +5,8 @@
 #include <optional>
 
 #include "hip/sparse_mla/params.h"
-#include "host/checks_sparse_mla.h"
+#include "host/checks.h"
+#include "host/checks_contents.h"
 #include "host/kernel_launcher.h"
 #include "host/sparse_mla_plan_run.h"
 

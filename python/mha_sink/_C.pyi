@@ -96,17 +96,8 @@ def check_mha_bwd(call: MhaBwdCall) -> None:
     """Raises InvalidArgument or Unsupported for what mha_bwd would refuse; writes nothing.
 
     Outputs that are None are not checked, so that a caller can check before it allocates them.
-    Reads the lengths of a packed call where they are on "cpu", and no other memory.
+    Reads no memory: mha_bwd checks the lengths of a packed call, on a GPU when MHA_SINK_CHECK=1.
     """
-
-def check_cu_seqlens(
-    call: MhaBwdCall,
-    cu_seqlens_q: list[int],
-    cu_seqlens_k: list[int],
-    cu_seqlens_q_padded: list[int] | None,
-    cu_seqlens_k_padded: list[int] | None,
-) -> None:
-    """What check_mha_bwd checks of the contents of lengths, given copies of those on a GPU."""
 
 def mha_bwd(
     call: MhaBwdCall,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypedDict
@@ -19,7 +18,6 @@ SINK_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 OF_QK = ("q", "k", "dq", "dk")
 OF_V = ("v", "out", "dout", "dv")
 OUTPUTS = ("dq", "dk", "dv")
-CU_SEQLENS = ("cu_seqlens_q", "cu_seqlens_k", "cu_seqlens_q_padded", "cu_seqlens_k_padded")
 
 # By the names of `_C.MhaBwdCall`.
 Tensors = Mapping[str, Tensor | None]
@@ -93,21 +91,7 @@ def _check(function: str, tensors: Tensors, scalars: Scalars) -> _C.MhaBwdCall:
     for name, value in scalars.items():
         setattr(call, name, value)
     _C.check_mha_bwd(call)
-    if tensors.get("cu_seqlens_q") is not None:
-        _check_lengths(call, tensors)
     return call
-
-
-def _check_lengths(call: _C.MhaBwdCall, tensors: Tensors) -> None:
-    """On request, waits for lengths on a GPU to check them; those in CPU tensors are checked."""
-    described = call.cu_seqlens_q
-    if described is None or described.device == "cpu" or os.environ.get("MHA_SINK_CHECK") != "1":
-        return
-    q_padded, k_padded = (
-        None if x is None else x.tolist() for x in map(tensors.get, CU_SEQLENS[2:])
-    )
-    q_lengths, k_lengths = (_given(tensors, name).tolist() for name in CU_SEQLENS[:2])
-    _C.check_cu_seqlens(call, q_lengths, k_lengths, q_padded, k_padded)
 
 
 def _run_padded(

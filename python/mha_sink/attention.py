@@ -19,7 +19,9 @@ NAMES = {
     "window_size_left": "window[0]",
     "window_size_right": "window[1]",
 }
-OPTIONAL = ("sink", "dlse", *_call.CU_SEQLENS)
+OPTIONAL = (
+    "sink", "dlse", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens_q_padded", "cu_seqlens_k_padded",
+)  # fmt: skip
 
 
 class AttentionGradients(NamedTuple):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <limits>
 #include <string>
@@ -159,7 +160,8 @@ void padded_lengths() {
   }
 }
 
-// The emulated device faults on any access outside the tensors and the workspace.
+// Where the host may not read them, the emulator behind the device faults on any access outside
+// the tensors and the workspace.
 void wrong_contents() {
   const int32_t most = std::numeric_limits<int32_t>::max(), least = -most - 1;
   const std::vector<std::vector<int32_t>> contents = {{0, 40, 30, 20, 10, 5},
@@ -169,17 +171,35 @@ void wrong_contents() {
                                                       {9, 9, 9, 9, 9, 9},
                                                       {0, 1000, 2000, 3000, 4000, 5000}};
   Packed packed(kLengths, {0, 0}, true);
-  for (const std::vector<int32_t>& wrong : contents) {
+  CountingDevice device;
+  stream_config stream;
+  stream.device_ = &device;
+  const auto run_wrong = [&](mha_bwd_args args, const char* argument) {
     for (bool deterministic : {false, true}) {
-      mha_bwd_args args = packed.args();
       args.is_deterministic = deterministic;
-      args.seqstart_q_ptr = args.seqstart_k_ptr = wrong.data();
-      expect(mha_bwd(args, {}) == 0, "wrong starts stay inside the tensors");
-      args = packed.args();
-      args.is_deterministic = deterministic;
-      args.cu_seqlen_q_ptr = args.cu_seqlen_k_ptr = wrong.data();
-      expect(mha_bwd(args, {}) == 0, "wrong lengths stay inside the tensors");
+      expect(mha_bwd(args, stream) == 0, std::string("wrong ") + argument + " stay inside");
+      expect_throw<InvalidArgument>([&] { mha_bwd(args, {}); }, argument, "refused where readable");
+      device.calls = 0;
+      setenv("MHA_SINK_CHECK", "1", 1);
+      expect_throw<InvalidArgument>([&] { mha_bwd(args, stream); }, argument, "or on request");
+      unsetenv("MHA_SINK_CHECK");
+      expect(device.calls == 0, "before anything is launched");
     }
+  };
+  for (const std::vector<int32_t>& wrong : contents) {
+    mha_bwd_args args = packed.args();
+    args.seqstart_q_ptr = wrong.data();
+    run_wrong(args, "seqstart_q_ptr");
+    args = packed.args();
+    args.cu_seqlen_k_ptr = wrong.data();
+    run_wrong(args, "cu_seqlen_k_ptr");
+  }
+  for (int32_t wrong : {-1, 34, most, least}) {
+    std::vector<int32_t> lengths = packed.length_k;
+    lengths[0] = wrong;  // of 33 rows
+    mha_bwd_args args = packed.args();
+    args.seqlen_k_ptr = lengths.data();
+    run_wrong(args, "seqlen_k_ptr");
   }
 }
 

@@ -74,8 +74,9 @@ struct mha_bwd_args {
   // Group mode, all int32 on the device: batch sequences lie one after another, and the tensors
   // above are [total, nhead, hdim], lse and d [hq, total_q]. Sequence b begins at row seqstart[b]
   // and has, by what is given first: cu_seqlen[b + 1] - cu_seqlen[b] rows, seqlen[b] rows, or those
-  // up to seqstart[b + 1]. Rows of no sequence get zero gradients. The host never reads these:
-  // wrong contents give wrong numbers, but no access outside the tensors.
+  // up to seqstart[b + 1]. Rows of no sequence get zero gradients. What they hold is checked on the
+  // emulated device, and on a GPU when MHA_SINK_CHECK=1 in the environment (which waits for it);
+  // unchecked wrong contents give wrong numbers, but no access outside the tensors.
   const void* seqstart_q_ptr = nullptr;  // [b + 1]; needed
   const void* seqstart_k_ptr = nullptr;
   const void* seqlen_q_ptr = nullptr;  // [b]; null: not given
