@@ -1,7 +1,7 @@
 # Finds the compiler that turns csrc/hip into gfx950 code objects, and compiles one .hip file.
 #
 #   mha_sink_find_hip_compiler(SCRATCH dir)      sets MHA_SINK_HIP_{COMMAND,COMPILER_NAME,VERSION,REASON}
-#   mha_sink_add_code_object(OUTPUT co SOURCE hip [INCLUDES dir...])
+#   mha_sink_add_code_object(OUTPUT co SOURCE hip [INCLUDES dir...] [OPTIONS option...])
 #
 # The first of these that compiles and links a probe kernel is taken: MHA_SINK_HIP_COMPILER (cache or
 # environment), hipcc of ROCm >= 7, clang++ >= 20, the ziglang wheel (it carries clang and lld).
@@ -16,6 +16,9 @@ set(MHA_SINK_ZIGLANG_VERSION 0.17.1)
 set(MHA_SINK_HIP_FLAGS
     -x hip --offload-arch=${MHA_SINK_HIP_ARCH} --offload-device-only --no-gpu-bundle-output
     -nogpulib -nogpuinc -fuse-cuid=none -mcode-object-version=5 -std=c++20 -O3 -Wall -Wextra)
+
+# Line tables, which change no instruction. The folder that the compiler runs in would get into them.
+set(MHA_SINK_HIP_LINE_FLAGS -gline-tables-only -ffile-compilation-dir=.)
 
 # Runs a command; sets <out> to stdout and stderr together and <out>_OK.
 function(_mha_sink_run out)

@@ -188,6 +188,24 @@ class EmulatedObject {
     return list;
   }
 
+  py::list source_lines(const std::string& kernel_name) const {
+    const Kernel& kernel = object_.kernel(kernel_name);
+    py::list list;
+    for (const emulator::Instruction& instruction : kernel.program) {
+      py::object place = py::none();
+      if (kernel.lines) {
+        if (const auto source = kernel.lines->find(instruction.address)) {
+          // Bytes that are no UTF-8 become U+FFFD.
+          const auto path = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+              source->path.data(), static_cast<Py_ssize_t>(source->path.size()), "replace"));
+          place = py::make_tuple(path, source->line);
+        }
+      }
+      list.append(place);
+    }
+    return list;
+  }
+
   py::dict launch(const std::string& kernel_name, std::array<uint32_t, 3> workgroups,
                   std::array<uint32_t, 3> workgroup_size, const py::bytes& arguments,
                   const std::vector<std::tuple<uintptr_t, size_t, bool, std::string>>& memory,
@@ -297,6 +315,7 @@ void bind_emulator(py::module_& module, const py::object& error) {
                              [](const EmulatedObject& self) { return kernels_of(self.object()); })
       .def("disassemble", &EmulatedObject::disassemble, py::arg("kernel"))
       .def("instructions", &EmulatedObject::instructions, py::arg("kernel"))
+      .def("source_lines", &EmulatedObject::source_lines, py::arg("kernel"))
       .def("launch", &EmulatedObject::launch, py::arg("kernel"), py::arg("workgroups"),
            py::arg("workgroup_size"), py::arg("arguments"), py::arg("memory"),
            py::arg("dynamic_lds") = 0, py::arg("quantum") = py::none(),

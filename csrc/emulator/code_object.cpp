@@ -94,6 +94,7 @@ void load_program(const Elf& elf, std::span<const uint8_t> image, uint64_t descr
   code.bytes = image.subspan(begin, bytes);
   code.address = static_cast<uint32_t>(begin - elf.text_address);
   code.pointer = reinterpret_cast<uint64_t>(image.data()) + begin;
+  code.lines = kernel.lines.get();
   try {
     kernel.program = decode_program(code);
   } catch (const EmulationError& error) {
@@ -126,7 +127,12 @@ CodeObject::CodeObject(std::span<const uint8_t> file, std::string name)
     impl_->image = load_segments(file, elf);
     relocate(elf, impl_->image);
     impl_->kernels = read_metadata(elf.metadata);
+    std::shared_ptr<const LineTable> lines;
+    if (!elf.debug.line.empty()) {
+      lines = std::make_shared<LineTable>(elf.debug, elf.text_address, elf.text_bytes);
+    }
     for (Kernel& kernel : impl_->kernels) {
+      kernel.lines = lines;
       uint64_t address = require_symbol(elf, kernel.name + ".kd").address;
       if (!inside(address, kDescriptorBytes, impl_->image.size())) {
         throw EmulationError("the descriptor of kernel " + kernel.name + " at " + hex(address) +
@@ -157,6 +163,11 @@ const Kernel& CodeObject::kernel(std::string_view name) const {
   }
   throw EmulationError("code object " + impl_->name + " has no kernel " + std::string(name) +
                        "; it has " + names);
+}
+
+std::string describe(const Kernel& kernel, const Instruction& instruction) {
+  return "`" + to_string(instruction) + "` at " + hex(instruction.address) +
+         source_suffix(kernel.lines.get(), instruction.address);
 }
 
 MemoryRange CodeObject::image() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emulator/instruction.h"
+#include "emulator/line_table.h"
 #include "emulator/wave.h"
 
 namespace mha_sink::emulator {
@@ -32,8 +33,13 @@ struct Kernel {
   std::vector<KernelArgument> arguments;
   // Decoded from entry; one past the last instruction reachable ends the vector.
   std::vector<Instruction> program;
-  uint32_t entry = 0;  // index of the first instruction to execute
+  uint32_t entry = 0;                      // index of the first instruction to execute
+  std::shared_ptr<const LineTable> lines;  // of the code object; null: it has none
 };
+
+// How messages name one of the kernel's instructions: "`ds_read_b32 v1, v0` at 0x1c", and
+// " (faults.hip:41)" after it where its line is known.
+std::string describe(const Kernel& kernel, const Instruction& instruction);
 
 class CodeObject {
  public:

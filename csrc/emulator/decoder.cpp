@@ -87,7 +87,8 @@ std::vector<Instruction> decode_program(const Code& code) {
     int64_t target = branch_offset(instruction, code);
     auto found = index_at.find(target);
     if (found == index_at.end() || found->second >= program.size()) {
-      throw EmulationError("the branch at " + hex(instruction.address) + " goes to " +
+      throw EmulationError("the branch at " + hex(instruction.address) +
+                           source_suffix(code.lines, instruction.address) + " goes to " +
                            hex(static_cast<uint64_t>(code.address + target)) +
                            ", which is no instruction of this kernel");
     }

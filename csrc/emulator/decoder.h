@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "emulator/instruction.h"
+#include "emulator/line_table.h"
 
 namespace mha_sink::emulator {
 
@@ -16,6 +17,7 @@ struct Code {
   std::span<const uint8_t> bytes;
   uint32_t address = 0;
   uint64_t pointer = 0;
+  const LineTable* lines = nullptr;  // for messages
 };
 
 // Decodes the instruction `offset` bytes into the code; sets no handler and no branch target.

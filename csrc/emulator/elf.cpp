@@ -11,7 +11,8 @@ constexpr uint8_t kFirstAbiVersion = 2, kLastAbiVersion = 4;
 constexpr uint16_t kTypeShared = 3, kMachineAmdgpu = 224;
 constexpr uint32_t kMachineMask = 0xff, kMachineGfx950 = 0x4f;
 constexpr uint32_t kSegmentLoad = 1, kSegmentNote = 4;
-constexpr uint32_t kSectionRela = 4, kSectionDynamicSymbols = 11;
+constexpr uint32_t kSectionRela = 4, kSectionNoBits = 8, kSectionDynamicSymbols = 11;
+constexpr uint64_t kCompressed = 0x800;
 constexpr uint32_t kNoteMetadata = 32;
 
 constexpr uint64_t kHeaderBytes = 64, kSegmentBytes = 56, kSectionBytes = 64, kSymbolBytes = 24,
@@ -21,7 +22,7 @@ std::string number(uint64_t value) { return std::to_string(value); }
 
 struct Section {
   uint32_t name = 0, type = 0, link = 0;
-  uint64_t address = 0, offset = 0, bytes = 0;
+  uint64_t flags = 0, address = 0, offset = 0, bytes = 0;
 };
 
 void check_header(const ByteView& file) {
@@ -59,8 +60,9 @@ std::vector<Section> read_sections(const ByteView& file) {
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t at = i * kSectionBytes;
     sections[i] = {table.read<uint32_t>(at),      table.read<uint32_t>(at + 4),
-                   table.read<uint32_t>(at + 40), table.read<uint64_t>(at + 16),
-                   table.read<uint64_t>(at + 24), table.read<uint64_t>(at + 32)};
+                   table.read<uint32_t>(at + 40), table.read<uint64_t>(at + 8),
+                   table.read<uint64_t>(at + 16), table.read<uint64_t>(at + 24),
+                   table.read<uint64_t>(at + 32)};
   }
   return sections;
 }
@@ -103,6 +105,18 @@ void read_notes(const ByteView& notes, Elf& elf) {
     }
     at = data + padded(data_bytes);
   }
+}
+
+void read_debug_section(std::span<const uint8_t> file, std::string_view name,
+                        const Section& section, DebugSections& debug) {
+  std::span<const uint8_t>* known = name == ".debug_line"       ? &debug.line
+                                    : name == ".debug_line_str" ? &debug.line_str
+                                    : name == ".debug_str"      ? &debug.str
+                                                                : nullptr;
+  const bool stored = section.type != kSectionNoBits && (section.flags & kCompressed) == 0 &&
+                      section.offset <= file.size() &&
+                      section.bytes <= file.size() - section.offset;
+  if (known && stored) *known = file.subspan(section.offset, section.bytes);
 }
 
 void read_segments(const ByteView& file, Elf& elf) {
@@ -164,10 +178,12 @@ Elf read_elf(std::span<const uint8_t> bytes) {
   for (const Section& section : sections) {
     if (section.type == kSectionDynamicSymbols) read_symbols(file, sections, section, elf);
     if (section.type == kSectionRela) read_relocations(file, section, elf);
-    if (names.text(section.name) == ".text") {
+    const std::string_view name = names.text(section.name);
+    if (name == ".text") {
       elf.text_address = section.address;
       elf.text_bytes = section.bytes;
     }
+    read_debug_section(bytes, name, section, elf.debug);
   }
   if (!elf.text_bytes) throw EmulationError("the ELF file has no .text section");
   if (elf.symbols.empty()) throw EmulationError("the ELF file has no dynamic symbol table");

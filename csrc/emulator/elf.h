@@ -51,6 +51,12 @@ struct ElfRelocation {
   int64_t addend = 0;
 };
 
+// Of .debug_line and the sections that hold its strings. Empty where one is missing, compressed or
+// cut off: they are for people, not for hardware.
+struct DebugSections {
+  std::span<const uint8_t> line, line_str, str;
+};
+
 // What the emulator needs of one file. Views point into the bytes it was read from.
 struct Elf {
   std::vector<ElfSegment> segments;        // PT_LOAD
@@ -58,6 +64,7 @@ struct Elf {
   std::vector<ElfRelocation> relocations;  // all RELA sections; symbols of that same table
   std::span<const uint8_t> metadata;       // NT_AMDGPU_METADATA note
   uint64_t text_address = 0, text_bytes = 0;
+  DebugSections debug;
 };
 
 // Throws EmulationError unless this is a gfx950 shared object of code object version 4, 5 or 6.

@@ -92,7 +92,8 @@ Operand scalar_source(Encoding& encoding, unsigned field, OperandType type) {
 uint32_t Encoding::word(unsigned index) {
   uint64_t begin = uint64_t{offset_} + 4 * index;
   if (begin + 4 > code_.bytes.size()) {
-    throw EmulationError("the code ends inside the instruction at " + hex(address(), 4));
+    throw EmulationError("the code ends inside the instruction at " + hex(address(), 4) +
+                         source_suffix(code_.lines, address()));
   }
   uint32_t value;
   std::memcpy(&value, code_.bytes.data() + begin, 4);
@@ -112,7 +113,8 @@ uint32_t Encoding::literal() {
 }
 
 void Encoding::fail(std::string_view what) {
-  std::string text = "cannot decode the instruction at " + hex(address(), 4) + " (encoding";
+  std::string text = "cannot decode the instruction at " + hex(address(), 4) +
+                     source_suffix(code_.lines, address()) + " (encoding";
   for (unsigned i = 0; i < 2 && uint64_t{offset_} + 4 * (i + 1) <= code_.bytes.size(); ++i) {
     text += " " + hex(word(i), 8);
   }

@@ -150,7 +150,8 @@ void check_registers(Kernel& kernel) {
     }
   }
   auto refuse = [&](const Instruction& instruction, char kind, uint32_t used, uint32_t count) {
-    throw EmulationError("kernel " + kernel.name + ": " + to_string(instruction) + " uses " + kind +
+    throw EmulationError("kernel " + kernel.name + ": " + to_string(instruction) +
+                         source_suffix(kernel.lines.get(), instruction.address) + " uses " + kind +
                          std::to_string(used - 1) + ", and the kernel has " +
                          std::to_string(count) + " registers of that kind");
   };

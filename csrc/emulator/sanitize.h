@@ -30,7 +30,6 @@ struct Sanitized {
 struct SanitizedProgram {
   explicit SanitizedProgram(const Kernel& kernel);
 
-  // "`ds_read_b32 v1, v0` at 0x1c"
   std::string describe(uint32_t pc) const;
 
   const Kernel& kernel;

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <mutex>
 #include <optional>
-#include <sstream>
 
 #include "emulator/sanitize.h"
 
@@ -112,10 +111,7 @@ SanitizedProgram::SanitizedProgram(const Kernel& kernel) : kernel(kernel) {
 }
 
 std::string SanitizedProgram::describe(uint32_t pc) const {
-  const Instruction& instruction = kernel.program[pc];
-  std::ostringstream out;
-  out << "`" << to_string(instruction) << "` at 0x" << std::hex << instruction.address;
-  return out.str();
+  return emulator::describe(kernel, kernel.program[pc]);
 }
 
 unsigned vmcnt_field(const Instruction& waitcnt) {

@@ -163,9 +163,7 @@ std::string WorkgroupExecutor::where(const Wave& wave, uint32_t pc) const {
   std::ostringstream out;
   out << "kernel " << kernel.name << ", ";
   if (pc < kernel.program.size()) {
-    const Instruction& instruction = kernel.program[pc];
-    out << "`" << to_string(instruction) << "` at 0x" << std::hex << instruction.address << std::dec
-        << ", ";
+    out << describe(kernel, kernel.program[pc]) << ", ";
   }
   out << "workgroup (" << workgroup_.id[0] << ", " << workgroup_.id[1] << ", " << workgroup_.id[2]
       << "), wave " << wave.index;

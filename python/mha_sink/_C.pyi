@@ -414,6 +414,9 @@ class EmulatedObject:
     def instructions(self, kernel: str) -> list[tuple[int, str, str, str]]:
         """Address, mnemonic, class as in InstructionMix, and spelling of each instruction."""
 
+    def source_lines(self, kernel: str) -> list[tuple[str, int] | None]:
+        """File and line of each instruction; None where the object's line tables have none."""
+
     def launch(
         self,
         kernel: str,

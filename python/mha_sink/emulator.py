@@ -11,8 +11,9 @@ import math
 import operator
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, SupportsIndex
 
 import torch
@@ -29,7 +30,7 @@ except ImportError:
 else:
     ARRAYS, SCALARS = (numpy.ndarray,), (numpy.generic,)
 
-__all__ = ["CodeObject", "Dimensions", "load"]
+__all__ = ["CodeObject", "Dimensions", "SourceLine", "load"]
 
 Dimensions = int | Sequence[int]
 Sizes = tuple[int, int, int]
@@ -40,6 +41,22 @@ POINTERS = ("global_buffer", "dynamic_shared_pointer")
 # What hand-written code objects call the padding between their arguments.
 PADDING = "pad"
 WORDS = {4: "f", 8: "d"}  # struct's letters for floats of that many bytes
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """Where an instruction comes from; as text "kernels.hip:41", as in messages.
+
+    Attributes:
+        file: as the compiler recorded it: absolute, or relative to where it ran.
+        line: from 1 on.
+    """
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{PurePath(self.file).name}:{self.line}"
 
 
 def load(source: str | PathLike[str] | bytes, name: str | None = None) -> CodeObject:
@@ -81,6 +98,10 @@ class CodeObject:
     def instructions(self, kernel: str) -> list[tuple[int, str, str, str]]:
         """Address, mnemonic, class and the assembler's spelling of each instruction."""
         return self._code.instructions(kernel)
+
+    def source_lines(self, kernel: str) -> list[SourceLine | None]:
+        """Of each instruction; None where the object says none, as without line tables (-g)."""
+        return [place and SourceLine(*place) for place in self._code.source_lines(kernel)]
 
     def launch(
         self,

@@ -18,7 +18,7 @@ from mha_sink.cli.errors import UsageError
 from mha_sink.cli.table import print_table
 from mha_sink.profiling.hardware import CLOCK_GHZ, COMPUTE_UNITS
 from mha_sink.profiling.launch_spec import read_launch_spec
-from mha_sink.profiling.report import Block, Report, profile_mha_bwd, profile_object
+from mha_sink.profiling.report import Block, Report, Site, profile_mha_bwd, profile_object
 from mha_sink.testing import Case, case
 from mha_sink.testing.cases import full_grid
 
@@ -140,7 +140,7 @@ def _print(reports: Sequence[Report], lines: int) -> None:
         for site in r.conflicts:
             print(
                 f"bank conflicts: {site.lds_clocks:,} clk for {site.lds_least_clocks:,}, "
-                f"{site.address:06x} {site.text}"
+                f"{site.address:06x} {site.text}{_place(site)}"
             )
         for block in r.blocks:
             _print_block(r, block, lines)
@@ -155,9 +155,13 @@ def _print_block(report: Report, block: Block, lines: int) -> None:
     for site in block.sites[:lines]:
         lost = site.lds_clocks - site.lds_least_clocks
         note = f"  ; {lost:,} clk lost to bank conflicts" if lost else ""
-        print(f"{site.executions:>12,}  {site.address:06x}: {site.text}{note}")
+        print(f"{site.executions:>12,}  {site.address:06x}: {site.text}{_place(site)}{note}")
     if len(block.sites) > lines:
         print(f"{'...':>12}  {len(block.sites) - lines} more (--lines)")
+
+
+def _place(site: Site) -> str:
+    return f" ({site.source})" if site.source else ""
 
 
 def _commonest(report: Report, count: int = 8) -> list[str]:

@@ -22,13 +22,17 @@ MAIN_KERNEL = "mha_dq_dk_dv_"  # the one with the five matrix products
 
 @dataclass(frozen=True)
 class Site:
-    """One static instruction and its executions; LDS clocks with bank conflicts and without."""
+    """One static instruction and its executions; LDS clocks with bank conflicts and without.
+
+    `source` is None where the object has no line for it; the JSON then lacks it.
+    """
 
     address: int
     text: str
     executions: int
     lds_clocks: int
     lds_least_clocks: int
+    source: emulator.SourceLine | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,10 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Values that `json` writes, under the names of the attributes."""
-        return asdict(self)
+        return asdict(
+            self,
+            dict_factory=lambda items: {k: v for k, v in items if (k, v) != ("source", None)},
+        )
 
 
 def profile_mha_bwd(case: Case, deterministic: bool = False, block_count: int = 3) -> list[Report]:
@@ -171,9 +178,9 @@ def report(
     accesses = counts["accesses"]
     program = code.instructions(kernel)
     sites = [
-        Site(address, text, n, of_site[LDS_CLOCKS], of_site[LDS_LEAST_CLOCKS])
-        for (address, _, _, text), n, of_site in zip(
-            program, counts["executions"], accesses["sites"], strict=True
+        Site(address, text, n, of_site[LDS_CLOCKS], of_site[LDS_LEAST_CLOCKS], source)
+        for (address, _, _, text), n, of_site, source in zip(
+            program, counts["executions"], accesses["sites"], code.source_lines(kernel), strict=True
         )
     ]
     executions: dict[str, Counter[str]] = {}
