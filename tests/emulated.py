@@ -19,6 +19,8 @@ from mha_sink import _C
 
 Array = NDArray[Any]
 
+KERNELS = Path(__file__).parent / "kernels"
+
 # What registers and LDS hold before anything is written: NaN as fp32, bf16 and fp16.
 POISON = 0xFFC1FFC1
 
@@ -121,13 +123,23 @@ def elf_sections(elf: bytes) -> dict[str, Section]:
     return sections
 
 
+def source_line(source: Path, text: str) -> int:
+    """Number of the one line of the file that contains `text`."""
+    (number,) = [i for i, line in enumerate(source.read_text().splitlines(), 1) if text in line]
+    return number
+
+
+def place(stem: str, text: str) -> str:
+    """How messages spell the line of tests/kernels/<stem>.hip that contains `text`."""
+    return f"({stem}.hip:{source_line(KERNELS / f'{stem}.hip', text)})"
+
+
 def build_test_kernels(folder: Path) -> Path:
     """Compiles tests/kernels/*.hip into `folder`, once for all processes that share it.
 
     Returns the folder with the <stem>.co files. Raises with the compiler's output when it fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    sources = Path(__file__).parent / "kernels"
     beside_python = Path(sys.executable).parent / "cmake"
     cmake = str(beside_python) if beside_python.exists() else shutil.which("cmake")
     if cmake is None:
@@ -136,7 +148,7 @@ def build_test_kernels(folder: Path) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done_before = folder / "built"
         if not done_before.exists():
-            configure = [cmake, "-S", str(sources), "-B", str(folder)]
+            configure = [cmake, "-S", str(KERNELS), "-B", str(folder)]
             configure += [f"-DMHA_SINK_PYTHON={sys.executable}"]
             for command in (configure, [cmake, "--build", str(folder), f"-j{os.cpu_count()}"]):
                 done = subprocess.run(command, capture_output=True, text=True, check=False)

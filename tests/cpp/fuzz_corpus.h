@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <list>
 #include <map>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -78,6 +81,7 @@ class Corpus {
       for (const RecordedLaunch& launch : launches_) launched |= launch.kernel == kernel.name;
       expect(launched, std::string("the corpus launches ") + kernel.name);
     }
+    add_lined_objects();
     for (const RecordedLaunch& launch : launches_) {
       for (const emulator::MemoryRange& buffer : launch.buffers) {
         if (buffer.bytes == 0) continue;  // at no address perhaps
@@ -105,6 +109,24 @@ class Corpus {
   }
 
  private:
+  // The launches of kernels that the build compiled with line tables too, with those objects.
+  void add_lined_objects() {
+    std::stringstream paths(MHA_SINK_LINED_OBJECTS);
+    for (std::string path; std::getline(paths, path, ',');) {
+      std::ifstream file(path, std::ios::binary);
+      const std::vector<uint8_t> object{std::istreambuf_iterator<char>(file), {}};
+      const std::string kernel = std::filesystem::path(path).stem().stem().string();
+      bool launched = false;
+      for (size_t i = 0, count = launches_.size(); i < count; ++i) {
+        if (launches_[i].kernel != kernel) continue;
+        launches_.push_back(launches_[i]);
+        launches_.back().object = object;
+        launched = true;
+      }
+      expect(launched, "the corpus launches " + path);
+    }
+  }
+
   // As a batch by atomics, and packed and deterministic: every kernel is in one of them.
   void record(Attention& problem, const HeadDimKernels& kernels) {
     RecordingDevice device(launches_);

@@ -12,6 +12,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,11 +50,13 @@ struct Layout {
   };
   Part text{};
   std::vector<Part> structures;  // headers, notes, symbols, relocations, descriptors
+  std::vector<Part> lines;       // line tables and their strings
 
   explicit Layout(std::span<const uint8_t> file) {
     const emulator::ByteView view(file, "the corpus");
     const auto table = view.read<uint64_t>(40);
     const auto count = view.read<uint16_t>(60);
+    const uint64_t names = view.read<uint64_t>(table + 64 * view.read<uint16_t>(62) + 24);
     structures.push_back({0, 64});
     structures.push_back({view.read<uint64_t>(32), view.read<uint16_t>(56) * uint64_t{56}});
     structures.push_back({table, count * uint64_t{64}});
@@ -63,8 +66,11 @@ struct Layout {
       constexpr uint32_t kNoBits = 8;
       constexpr uint64_t kExecutable = 4;
       if (part.bytes == 0 || type == kNoBits) continue;
+      const std::string_view name = view.text(names + view.read<uint32_t>(at));
       if (view.read<uint64_t>(at + 8) & kExecutable) {
         text = part;
+      } else if (name == ".debug_line" || name == ".debug_line_str" || name == ".debug_str") {
+        lines.push_back(part);
       } else {
         structures.push_back(part);
       }
@@ -78,7 +84,8 @@ inline void put(std::vector<uint8_t>& file, uint64_t at, uint64_t value, size_t 
 }
 
 inline void damage_structure(Dice& dice, std::vector<uint8_t>& file, const Layout& layout) {
-  const Layout::Part part = dice.pick(layout.structures);
+  const bool lines = !layout.lines.empty() && dice.once_in(2);
+  const Layout::Part part = dice.pick(lines ? layout.lines : layout.structures);
   const uint64_t at = part.offset + dice.below(part.bytes);
   const auto width = size_t{1} << dice.below(4);
   const uint64_t aligned = at / width * width;

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -69,7 +70,14 @@ void require_argument(const std::string& message) {
 class Fuzzer {
  public:
   explicit Fuzzer(Corpus& corpus) : corpus_(corpus) {
-    for (const RecordedLaunch& launch : corpus.launches()) layouts_.emplace_back(launch.object);
+    std::map<std::string, std::vector<uint8_t>> code;
+    for (const RecordedLaunch& launch : corpus.launches()) {
+      const Layout& layout = layouts_.emplace_back(launch.object);
+      const auto text = launch.object.begin() + static_cast<ptrdiff_t>(layout.text.offset);
+      std::vector<uint8_t> bytes(text, text + static_cast<ptrdiff_t>(layout.text.bytes));
+      const auto [first, inserted] = code.try_emplace(launch.kernel, bytes);
+      expect(inserted || first->second == bytes, "line tables change no code: " + launch.kernel);
+    }
   }
 
   // True when it ran to its end, false when it was refused. Any other exception is a finding.
@@ -111,7 +119,9 @@ class Fuzzer {
     DamagedLaunch launch(original);
     bool ran = true;
     for (const Kernel& kernel : object->kernels()) {
-      for (const emulator::Instruction& instruction : kernel.program) to_string(instruction);
+      for (const emulator::Instruction& instruction : kernel.program) {
+        describe(kernel, instruction);
+      }
       static_profile(kernel);
       ran &= launch_one(*object, kernel, launch.refreshed());
     }

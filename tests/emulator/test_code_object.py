@@ -23,6 +23,7 @@ def try_to_load(elf: bytes) -> str | None:
         code = _C.EmulatedObject(elf, "damaged.co")
         for kernel in code.kernels:
             code.disassemble(kernel["name"])
+            code.source_lines(kernel["name"])
     except _C.EmulationError as error:
         return str(error)
     return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulated import POISON, SCHEDULES, Array, guarded, launch, untouched
+from emulated import POISON, SCHEDULES, Array, guarded, launch, place, untouched
 from mha_sink import _C
 
 Code = Callable[[str], _C.EmulatedObject]
@@ -148,6 +148,7 @@ def test_global_access_out_of_bounds_names_kernel_instruction_and_buffer(
     x, out = memory[1024:1088], memory[3072:3136]
     with pytest.raises(_C.EmulationError) as fault:
         launch(code("faults"), kernel, 1, 64, {"x": x, "out": out, "index": index})
+    assert place("faults", f"{kernel}'s access") in str(fault.value)
     for part in (kernel, mnemonic, buffer):
         assert re.search(rf"\b{part}\b", str(fault.value)), str(fault.value)
     assert not memory[:1024].any()
@@ -167,8 +168,9 @@ def test_write_to_read_only_memory_is_an_error(code: Code, kernel: str) -> None:
     arguments: dict[str, Array | np.generic] = {"out": out, "index": np.int32(0)}
     if kernel == "global_write":
         arguments = {"x": words(64), **arguments}
-    with pytest.raises(_C.EmulationError, match=rf"{kernel}[\s\S]*\bout\b"):
+    with pytest.raises(_C.EmulationError, match=rf"{kernel}[\s\S]*\bout\b") as fault:
         launch(code("faults"), kernel, 1, 64, arguments)
+    assert place("faults", f"{kernel}'s access") in str(fault.value)
     assert not out.any()
 
 
@@ -189,8 +191,9 @@ def test_lds_access_out_of_bounds_is_an_error(
         arguments = {"x": words(64), **arguments}
     with pytest.raises(
         _C.EmulationError, match=rf"{kernel}[\s\S]*{mnemonic}|{mnemonic}[\s\S]*{kernel}"
-    ):
+    ) as fault:
         launch(code("faults"), kernel, 1, 64, arguments)
+    assert place("faults", f"{kernel}'s access") in str(fault.value)
 
 
 def test_lds_access_in_bounds_is_no_fault(code: Code) -> None:
@@ -241,6 +244,7 @@ def test_instruction_that_is_not_emulated_is_named_with_its_address(
     message = str(fault.value).lower()
     assert re.search(what, message), message
     assert kernel in message, message
+    assert place(stem, f"{kernel}'s fault") in message, message
     assert re.search(r"(address|at|\+)\s*(0x)?[0-9a-f]+", message), message
 
 

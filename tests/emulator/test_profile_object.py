@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emulated import KERNELS, source_line
 from mha_sink import cli
 
 # Every lane of both workgroups reads the same dword of x.
@@ -42,6 +44,23 @@ def test_an_object_alone_and_beside_ours(kernel_folder, spec, capsys):
     kernels = json.loads(capsys.readouterr().out)["kernels"]
     assert kernels[-1] == alone
     assert any(kernel["kernel"].startswith("mha_dq_dk_dv_") for kernel in kernels)
+
+
+def test_conflicts_and_blocks_name_source_lines(kernel_folder, spec, capsys):
+    spec.write_text(
+        json.dumps({"kernel": "lds_conflicts", "grid": 1, "block": 64, "lds": 16384, "args": []})
+    )
+    launch = ["profile", "object", str(kernel_folder / "access.co"), "--launch", str(spec)]
+    line = source_line(KERNELS / "access.hip", "// the conflict")
+    assert cli.main([*launch, "--json"]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
+    (conflict,) = kernel["conflicts"]
+    assert conflict["source"] == {"file": "tests/kernels/access.hip", "line": line}
+    assert conflict in kernel["blocks"][0]["sites"]
+    assert cli.main(launch) == 0
+    text = capsys.readouterr().out
+    for part in (r"^bank conflicts: .* ds_read_b32", r"^ +1  \w+: ds_read_b32"):
+        assert re.search(rf"{part} v\d+, v\d+ \(access\.hip:{line}\)", text, re.M), text
 
 
 def test_a_kernel_must_be_named_where_there_are_several(kernel_folder, spec, capsys):

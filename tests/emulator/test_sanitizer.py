@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from emulated import launch
+from emulated import launch, place
 from mha_sink import _C
 from mha_sink.testing import case, make_inputs, run_guarded
 from mha_sink.testing.sparse_mla import (
@@ -63,6 +63,23 @@ PLANTED = [
 ]  # fmt: skip
 
 
+# Marks in the source, by the kernel's first word. The other kernels are one macro each.
+RACING = {
+    "fetched": ("read", "write"),
+    "barrier": ("read", "write"),
+    "bytes": ("write",),
+    "stored": ("write",),
+    "loaded": ("read",),  # the store is common to two branches: no line
+}
+
+
+def places(kernel: str) -> set[str]:
+    """The source lines that a finding in `kernel` names."""
+    word = kernel.partition("_")[0]
+    marks = [f"// {word}: {what}" for what in RACING.get(word, ())] or [f"TWINS({kernel},"]
+    return {place("sanitizer", mark) for mark in marks}
+
+
 def run(code: Code, kernel: str, sanitize: str) -> None:
     x, out = np.arange(1024, dtype=np.uint32), np.zeros(1024, np.uint32)
     threads = 256 if kernel.startswith(("fetched", "barrier", "bytes")) else 64
@@ -78,8 +95,10 @@ def test_planted_fault_is_found(code: Code, kernel: str, check: str, message: st
         run(code, name, check)
     text = str(finding.value)
     assert re.search(message, text), text
-    for part in (f"kernel {name}, ", r"` at 0x[0-9a-f]+, workgroup \(\d, 0, 0\), wave \d: "):
+    where = r"` at 0x[0-9a-f]+ \(sanitizer.hip:\d+\), workgroup \(\d, 0, 0\), wave \d: "
+    for part in (f"kernel {name}, ", where):
         assert re.search(part, text), text
+    assert places(kernel) <= set(re.findall(r"\(sanitizer.hip:\d+\)", text)), text
 
 
 @pytest.mark.parametrize(

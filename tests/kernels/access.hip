@@ -38,6 +38,14 @@ KERNEL lds_read2_b32(const uint32_t* addresses) {
                : "v"(addresses[lane_id()]));
 }
 
+// Every lane reads from the same bank. LDS is dynamic, 16 KiB.
+KERNEL lds_conflicts() {
+  uint32_t value;
+  asm volatile("ds_read_b32 %0, %1\n\ts_waitcnt lgkmcnt(0)"  // the conflict
+               : "=v"(value)
+               : "v"(256 * lane_id()));
+}
+
 // Every workgroup loads a dword at `offsets` bytes into x, and adds to and stores to `sums` and
 // `out`.
 KERNEL global_accesses(const uint8_t* x, const uint32_t* offsets, uint32_t* sums, uint32_t* out) {

@@ -2,22 +2,23 @@
 #include "gfx950.h"
 
 KERNEL global_read(const uint32_t* x, uint32_t* out, int32_t index) {
-  out[thread_id()] = x[index + (int32_t)thread_id()];
+  out[thread_id()] = x[index + (int32_t)thread_id()];  // global_read's access
 }
 
 KERNEL global_write(const uint32_t* x, uint32_t* out, int32_t index) {
-  out[index + (int32_t)thread_id()] = x[thread_id()];
+  out[index + (int32_t)thread_id()] = x[thread_id()];  // global_write's access
 }
 
 KERNEL global_atomic(float* out, int32_t index) {
-  __builtin_amdgcn_global_atomic_fadd_f32((GlobalPointer<float>)(out + index), 1.0f);
+  const auto sum = (GlobalPointer<float>)(out + index);
+  __builtin_amdgcn_global_atomic_fadd_f32(sum, 1.0f);  // global_atomic's access
 }
 
 KERNEL lds_read(uint32_t* out, uint32_t address) {
   LDS static uint32_t shared[64];
   shared[thread_id()] = thread_id();
   uint32_t value;
-  asm volatile("ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)"
+  asm volatile("ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)"  // lds_read's access
                : "=v"(value)
                : "v"(lds_address(&shared[0]) + address)
                : "memory");
@@ -26,7 +27,7 @@ KERNEL lds_read(uint32_t* out, uint32_t address) {
 
 KERNEL lds_write(uint32_t* out, uint32_t address) {
   LDS static uint32_t shared[64];
-  asm volatile("ds_write_b32 %0, %1\n s_waitcnt lgkmcnt(0)"
+  asm volatile("ds_write_b32 %0, %1\n s_waitcnt lgkmcnt(0)"  // lds_write's access
                :
                : "v"(lds_address(&shared[0]) + address), "v"(thread_id())
                : "memory");
@@ -37,7 +38,8 @@ KERNEL lds_write(uint32_t* out, uint32_t address) {
 KERNEL lds_dma_write(const uint32_t* x, uint32_t* out, uint32_t address) {
   LDS static uint32_t shared[64];
   const auto target = (LdsPointer<uint8_t>)&shared[0] + __builtin_amdgcn_readfirstlane(address);
-  __builtin_amdgcn_global_load_lds((GlobalPointer<uint32_t>)(x + thread_id()), target, 4, 0, 0);
+  const auto source = (GlobalPointer<uint32_t>)(x + thread_id());
+  __builtin_amdgcn_global_load_lds(source, target, 4, 0, 0);  // lds_dma_write's access
   asm volatile("s_waitcnt vmcnt(0)" ::: "memory");
   out[thread_id()] = shared[thread_id()];
 }

@@ -100,21 +100,25 @@ template <bool kBarrier>
 DEVICE void read_what_another_wave_fetched(const uint32_t* x, uint32_t* out) {
   LDS static uint32_t shared[kThreads];
   const auto target = (LdsPointer<uint32_t>)&shared[0] + 64 * wave_id();
-  __builtin_amdgcn_global_load_lds((GlobalPointer<uint32_t>)(x + thread_id()), target, 4, 0, 0);
+  const auto source = (GlobalPointer<uint32_t>)(x + thread_id());
+  __builtin_amdgcn_global_load_lds(source, target, 4, 0, 0);  // fetched: write
   asm volatile("s_waitcnt vmcnt(0)" ::: "memory");
   if (kBarrier) workgroup_barrier();
-  out[thread_id()] = shared[(thread_id() + 64) % kThreads];
+  const uint32_t value = shared[(thread_id() + 64) % kThreads];  // fetched: read
+  out[thread_id()] = value;
 }
 
 // A barrier orders what the waves waited for before it, no more.
 template <bool kWait>
 DEVICE void write_then_barrier(uint32_t* out) {
   LDS static uint32_t shared[kThreads];
-  asm volatile("ds_write_b32 %0, %1" ::"v"(lds_address(&shared[thread_id()])), "v"(thread_id())
+  asm volatile("ds_write_b32 %0, %1"  // barrier: write
+               :
+               : "v"(lds_address(&shared[thread_id()])), "v"(thread_id())
                : "memory");
   if (kWait) asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory");
   uint32_t value;
-  asm volatile("s_barrier\n ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)"
+  asm volatile("s_barrier\n ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)"  // barrier: read
                : "=v"(value)
                : "v"(lds_address(&shared[(thread_id() + 64) % kThreads]))
                : "memory");
@@ -126,7 +130,7 @@ template <bool kSame>
 DEVICE void write_bytes(uint32_t* out) {
   LDS static uint8_t shared[kThreads];
   const uint32_t byte = 4 * lane_id() + (kSame ? 0 : wave_id());
-  asm volatile("ds_write_b8 %0, %1\n s_waitcnt lgkmcnt(0)"
+  asm volatile("ds_write_b8 %0, %1\n s_waitcnt lgkmcnt(0)"  // bytes: write
                :
                : "v"(lds_address(&shared[byte])), "v"(byte)
                : "memory");
@@ -136,7 +140,8 @@ DEVICE void write_bytes(uint32_t* out) {
 
 template <bool kSame>
 DEVICE void store_to_own_part(uint32_t* out) {
-  out[(kSame ? 0 : 64 * workgroup_id()) + lane_id()] = lane_id();
+  uint32_t* const part = out + (kSame ? 0 : 64 * workgroup_id());
+  part[lane_id()] = lane_id();  // stored: write
 }
 
 // Halves of dwords, a workgroup each.
@@ -152,7 +157,7 @@ DEVICE void load_what_another_workgroup_stored(uint32_t* out) {
     return;
   }
   uint32_t value;
-  asm volatile("global_load_dword %0, %1, off\n s_waitcnt vmcnt(0)"
+  asm volatile("global_load_dword %0, %1, off\n s_waitcnt vmcnt(0)"  // loaded: read
                : "=v"(value)
                : "v"(out + (kSame ? 0 : 64) + lane_id())
                : "memory");

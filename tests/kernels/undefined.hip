@@ -3,5 +3,5 @@
 
 KERNEL undefined_encoding(uint32_t* out) {
   out[thread_id()] = 1;
-  asm volatile(".long 0xf8000000");
+  asm volatile(".long 0xf8000000");  // undefined_encoding's fault
 }

@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import listing
-from emulated import SCHEDULES
-from listing import needs_objdump
+from emulated import SCHEDULES, source_line
+from listing import needs_dwarfdump, needs_objdump
 from mha_sink import _C
 
 pytest.importorskip(
     "triton", reason="the oracle kernels need triton (pip install triton==3.9.0); no GPU is needed"
 )
 
-from oracles import aiter_kernels
+from oracles import aiter_kernels, triton_kernels
 from oracles.attention_cases import aiter_backward, aiter_forward
 from oracles.case import Case, Outcome, Schedule
 from oracles.foreign_kernels import CASES, RAGGED
+from oracles.triton_code import compile_kernel
 from wheels import Unavailable
 
 # What the hardware's timing gives aiter's causal kernels: no wave runs far ahead.
@@ -118,6 +120,28 @@ def test_decoder_agrees_with_llvm(case: Case, tmp_path: Path) -> None:
     except Unavailable as reason:
         pytest.skip(str(reason))
     assert listing.compare(elf, kernel, tmp_path) > 50
+
+
+def test_a_fault_names_the_line_of_the_python_source() -> None:
+    signature = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "count": "i32"}
+    add = compile_kernel(triton_kernels.vector_add, signature, {"BLOCK": 1024})
+    x, out = np.zeros(1024, np.float32), np.zeros(1000, np.float32)
+    line = source_line(Path(triton_kernels.__file__), "tl.store(out + index, tl.load(x + index")
+    with pytest.raises(
+        _C.EmulationError, match=rf"store.*\(triton_kernels\.py:{line}\).*past the end of out"
+    ):
+        add.launch((1,), {"x": x, "y": x, "out": out, "count": np.int32(1024)})
+
+
+@needs_dwarfdump
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if not case.name.startswith("aiter")],  # no line tables
+    ids=lambda case: f"{case.name}, {case.size}",
+)
+def test_lines_agree_with_llvm(case: Case, tmp_path: Path) -> None:
+    elf, kernel = case.load()
+    assert listing.compare_lines(elf, kernel, tmp_path) > 50
 
 
 def test_without_network_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
