@@ -75,17 +75,12 @@ function(mha_sink_embed_kernels target)
   set(KERNEL_DATA "")
   set(KERNEL_TABLE "")
   set(objects "")
-  set(options "")
-  if(MHA_SINK_KERNEL_LINES)
-    set(options ${MHA_SINK_HIP_LINE_FLAGS})
-  endif()
   foreach(name IN LISTS MHA_SINK_KERNELS)
     set(object ${folder}/${name}.co)
     mha_sink_add_code_object(
       OUTPUT ${object}
       SOURCE ${MHA_SINK_ROOT}/csrc/hip/instances/${name}.hip
-      INCLUDES ${MHA_SINK_ROOT}/csrc
-      OPTIONS ${options})
+      INCLUDES ${MHA_SINK_ROOT}/csrc)
     list(APPEND objects ${object})
     string(APPEND KERNEL_DATA "EMBED(${name}, \"${object}\")\n")
     string(APPEND KERNEL_TABLE "      ENTRY(${name}),\n")
