@@ -112,11 +112,9 @@ class Reader {
   DebugLines read() {
     Cursor units(sections_.line);
     while (!units.at_end()) {
-      constexpr uint32_t kWide = 0xffffffff, kFirstReserved = 0xfffffff0;
       uint64_t bytes = units.read<uint32_t>();
-      const bool wide = bytes == kWide;
+      const bool wide = bytes == 0xffffffff;
       if (wide) bytes = units.read<uint64_t>();
-      if (!wide && bytes >= kFirstReserved) break;
       const Bytes unit = units.take(bytes);
       if (!units.failed()) read_unit(Cursor(unit), wide);
     }
@@ -135,11 +133,7 @@ class Reader {
     unit.first_directory = static_cast<uint32_t>(lines_.directories.size());
     unit.first_file = static_cast<uint32_t>(lines_.files.size());
     std::vector<Row> found;
-    if (!read_header(cursor, unit) || !run(cursor, unit, found)) {
-      lines_.directories.resize(unit.first_directory);
-      lines_.files.resize(unit.first_file);
-      return;
-    }
+    if (!read_header(cursor, unit) || !run(cursor, unit, found)) return;
     lines_.rows.insert(lines_.rows.end(), found.begin(), found.end());
   }
 
@@ -320,9 +314,7 @@ class Reader {
     const bool known = index < lines_.files.size() - unit.first_file;
     const uint32_t file =
         known ? unit.first_file + static_cast<uint32_t>(index) : DebugLines::kNoFile;
-    const Row row{state.address, file, state.line};
-    if (!sequence.empty() && sequence.back().address == row.address) sequence.pop_back();
-    sequence.push_back(row);
+    sequence.push_back({state.address, file, state.line});
   }
 
   // Addresses of a sequence only increase. One outside of the text section belongs to a function

@@ -262,7 +262,9 @@ void test_sequences() {
   Unit unit = unit_of(5);
   Bytes& program = unit.program = {};
   program.add(sequence(kText + 0x200, 4, 20)).add(sequence(kText + 0x100, 0x40, 10));
-  program.add(sequence(0, 0x1000, 1)).add(sequence(~uint64_t{0}, 2, 2));  // dropped by the linker
+  program.add(sequence(kText - 8, 3, 9))
+      .add(sequence(0, 0x1000, 1))
+      .add(sequence(~uint64_t{0}, 2, 2));  // dropped by the linker
   program.add(sequence(kText + kTextBytes - 4, 1, 30)).add(sequence(kText + kTextBytes - 8, 3, 3));
   program.set_address(kText + 0x404).copy().set_address(kText + 0x400).copy().advance_pc(4);
   program.end_sequence().end_sequence();
@@ -272,6 +274,7 @@ void test_sequences() {
   const Unit other = unit_of(4);
   expect_lines(Table(unit.bytes().add(other.bytes())), "sequences",
                {{0, "kernel.hip:41"},
+                {4, "kernel.hip:41"},
                 {20, ""},
                 {0xfc, ""},
                 {0x100, "/src/kernel.hip:10"},
