@@ -23,16 +23,18 @@ namespace mha_sink::arch {
 //  * ready() stands between the last MFMA on C and any other use of it: clang 22 puts 12 wait
 //  states
 //    there, 8 after an MFMA of 4 passes.
-#define MHA_SINK_MFMA(operands, ...)                         \
-  if constexpr (kRows == 32 && kDtype == Dtype::bf16) {      \
-    asm("v_mfma_f32_32x32x16_bf16 " operands : __VA_ARGS__); \
-  } else if constexpr (kRows == 32) {                        \
-    asm("v_mfma_f32_32x32x16_f16 " operands : __VA_ARGS__);  \
-  } else if constexpr (kDtype == Dtype::bf16) {              \
-    asm("v_mfma_f32_16x16x32_bf16 " operands : __VA_ARGS__); \
-  } else {                                                   \
-    asm("v_mfma_f32_16x16x32_f16 " operands : __VA_ARGS__);  \
-  }
+#define MHA_SINK_MFMA(operands, ...)                           \
+  do {                                                         \
+    if constexpr (kRows == 32 && kDtype == Dtype::bf16) {      \
+      asm("v_mfma_f32_32x32x16_bf16 " operands : __VA_ARGS__); \
+    } else if constexpr (kRows == 32) {                        \
+      asm("v_mfma_f32_32x32x16_f16 " operands : __VA_ARGS__);  \
+    } else if constexpr (kDtype == Dtype::bf16) {              \
+      asm("v_mfma_f32_16x16x32_bf16 " operands : __VA_ARGS__); \
+    } else {                                                   \
+      asm("v_mfma_f32_16x16x32_f16 " operands : __VA_ARGS__);  \
+    }                                                          \
+  } while (false)
 
 // What one instruction contracts over.
 template <int kRows>
@@ -71,18 +73,25 @@ template <Dtype kDtype, int kRows = 32>
 struct VectorAccumulator {
   typename AccumulatorRegisters<kRows>::Type c;
 
-  MHA_SINK_DEVICE void start(Operand a, Operand b){
-      MHA_SINK_MFMA("%0, %1, %2, 0", "=&v"(c) : "v"(a), "v"(b))} MHA_SINK_DEVICE
-      void add(Operand a,
-               Operand b){MHA_SINK_MFMA("%0, %1, %2, %0", "+v"(c) : "v"(a), "v"(b))} MHA_SINK_DEVICE
-      void start(Operand a, ResidentOperand b){
-          MHA_SINK_MFMA("%0, %1, %2, 0", "=&v"(c) : "v"(a), "a"(b.value))} MHA_SINK_DEVICE
-      void add(Operand a, ResidentOperand b){
-          MHA_SINK_MFMA("%0, %1, %2, %0", "+v"(c) : "v"(a), "a"(b.value))} MHA_SINK_DEVICE
-      void start(ResidentOperand a, Operand b){
-          MHA_SINK_MFMA("%0, %1, %2, 0", "=&v"(c) : "a"(a.value), "v"(b))} MHA_SINK_DEVICE
-      void add(ResidentOperand a, Operand b){MHA_SINK_MFMA("%0, %1, %2, %0", "+v"(c) : "a"(a.value),
-                                                           "v"(b))} MHA_SINK_DEVICE auto ready() {
+  MHA_SINK_DEVICE void start(Operand a, Operand b) {
+    MHA_SINK_MFMA("%0, %1, %2, 0", "=&v"(c) : "v"(a), "v"(b));
+  }
+  MHA_SINK_DEVICE void add(Operand a, Operand b) {
+    MHA_SINK_MFMA("%0, %1, %2, %0", "+v"(c) : "v"(a), "v"(b));
+  }
+  MHA_SINK_DEVICE void start(Operand a, ResidentOperand b) {
+    MHA_SINK_MFMA("%0, %1, %2, 0", "=&v"(c) : "v"(a), "a"(b.value));
+  }
+  MHA_SINK_DEVICE void add(Operand a, ResidentOperand b) {
+    MHA_SINK_MFMA("%0, %1, %2, %0", "+v"(c) : "v"(a), "a"(b.value));
+  }
+  MHA_SINK_DEVICE void start(ResidentOperand a, Operand b) {
+    MHA_SINK_MFMA("%0, %1, %2, 0", "=&v"(c) : "a"(a.value), "v"(b));
+  }
+  MHA_SINK_DEVICE void add(ResidentOperand a, Operand b) {
+    MHA_SINK_MFMA("%0, %1, %2, %0", "+v"(c) : "a"(a.value), "v"(b));
+  }
+  MHA_SINK_DEVICE auto ready() {
     if constexpr (kRows == 32) {
       asm volatile("s_nop 11" : "+v"(c));
     } else {
@@ -107,8 +116,10 @@ struct ResidentAccumulator {
       asm volatile("s_nop 1\n\tv_mfma_f32_16x16x32_bf16 %0, %1, %1, 0" : "=a"(c) : "v"(zeros));
     }
   }
-  MHA_SINK_DEVICE void add(Operand a, Operand b){
-      MHA_SINK_MFMA("%0, %1, %2, %0", "+a"(c) : "v"(a), "v"(b))} MHA_SINK_DEVICE auto ready() {
+  MHA_SINK_DEVICE void add(Operand a, Operand b) {
+    MHA_SINK_MFMA("%0, %1, %2, %0", "+a"(c) : "v"(a), "v"(b));
+  }
+  MHA_SINK_DEVICE auto ready() {
     if constexpr (kRows == 32) {
       asm volatile("s_nop 11" : "+a"(c));
     } else {
