@@ -1,6 +1,6 @@
 """AMD's hand-written gfx950 attention kernels, taken from the amd-aiter wheel on PyPI.
 
-The wheel (MIT, 40 MB) is fetched once; six of its code objects stay in a cache folder.
+The wheel (MIT, 40 MB) is fetched once; eight of its code objects stay in a cache folder.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ OBJECTS = {
     "bwd_hd128_bf16_causal_a16_psskddv": (
         "88472e015091dff706ed19f12c0044549156af948b97017fa42c885e78a17900"
     ),
+    "bwd_hd64_bf16_a32_rtne_pssk": (
+        "7e39ae2dd584e23a956206cf871b4ed82f56e11ba084b8362584a6959e30cd60"
+    ),
+    "bwd_hd64_bf16_causal_a32_rtne_pssk": (
+        "b905916e5965368c786b1fd37a658a4e14aeab881a26eb47a752183ed4942570"
+    ),
 }
 HDIM = 128
 FORWARD_QUERIES, FORWARD_THREADS = 256, 512  # a tile's queries; work-items of a workgroup
-BACKWARD_KEYS, BACKWARD_THREADS = 256, 256
+BACKWARD_KEYS, BACKWARD_KEYS_HD64, BACKWARD_THREADS = 256, 192, 256
 LOG2E = np.float32(1.4426950408889634)
 
 
@@ -64,19 +70,22 @@ def load(stem: str) -> Loaded:
     return Loaded(elf, code, kernel)
 
 
-def in_slots(arguments: dict[str, Array | np.generic | None]) -> dict[str, Array | np.generic]:
-    """Each argument alone in 16 bytes, as these kernels read them: padding goes in between."""
+def in_slots(
+    arguments: dict[str, Array | np.generic | None], slot: int = 16
+) -> dict[str, Array | np.generic]:
+    """Each argument alone in a slot of so many bytes, as these kernels read them: padding goes in
+    between."""
     spread: dict[str, Array | np.generic] = {}
     for name, value in arguments.items():
         size = 8 if value is None or isinstance(value, np.ndarray) else value.itemsize
         spread[name] = np.uint64(0) if value is None else value
-        for i in range((16 - size) // 4):
+        for i in range((slot - size) // 4):
             spread[f"{name} padding {i}"] = np.uint32(0)
     return spread
 
 
 def strides(tensor: Array) -> tuple[np.uint32, np.uint32, np.uint32]:
-    """Bytes from one head, batch and row to the next of [batch, seqlen, nhead, HDIM]."""
+    """Bytes from one head, batch and row to the next of [batch, seqlen, nhead, hdim]."""
     batch, row, head, _ = tensor.strides
     return np.uint32(head), np.uint32(batch), np.uint32(row)
 
@@ -130,10 +139,12 @@ def backward(
 ) -> _C.InstructionMix:  # fmt: skip
     """dk, dv: bf16 bits like k; lse, delta: fp32 [batch, nhead, seqlen_q].
 
-    dq: zeroed fp32 [batch, nhead, seqlen_q, HDIM]; the kernel adds to it atomically.
+    dq: zeroed fp32 [batch, nhead, seqlen_q, hdim]; the kernel adds to it atomically.
 
     The argument order and units are those of fmha_bwd_v3_args_gfx950 in aiter's codegen.py.
     """
+    if q.shape[-1] == 64:
+        return backward_hd64(q, k, v, dout, lse, delta, dq, dk, dv, scale, causal, schedule)
     batch, seqlen_q, nhead, _ = q.shape
     seqlen_k, nhead_k = k.shape[1:3]
     q_head, q_batch, q_row = strides(q)
@@ -169,3 +180,34 @@ def backward(
     grid = (-(-tiles // 2) if causal else tiles, nhead, batch)  # causal: two tiles a workgroup
     loaded = load(f"bwd_hd128_bf16_{'causal_' if causal else ''}a32_psskddv")
     return launch(loaded.code, loaded.kernel, grid, BACKWARD_THREADS, in_slots(arguments), schedule)
+
+
+def backward_hd64(
+    q: Array, k: Array, v: Array, dout: Array, lse: Array, delta: Array,
+    dq: Array, dk: Array, dv: Array, scale: float, causal: bool,
+    schedule: tuple[int, bool] | None = None,
+) -> _C.InstructionMix:  # fmt: skip
+    """As `backward`, of head dim 64.
+
+    The argument order and units are those of fmha_bwd_v3_genl_args in aiter's mha_bwd.h.
+    """
+    batch, seqlen_q, nhead, hdim = q.shape
+    seqlen_k, nhead_k = k.shape[1:3]
+    arguments: dict[str, Array | np.generic | None] = {
+        "dq": dq, "dk": dk, "dv": dv, "q": q, "k": k, "v": v, "dout": dout,
+        "lse": lse, "delta": delta,
+        "scale": np.float32(scale), "log2e": LOG2E,
+        "gqa": np.uint32(nhead // nhead_k),
+        "seqlen_q": np.uint32(seqlen_q), "seqlen_k": np.uint32(seqlen_k),
+        "hdim": np.uint32(hdim), "nhead": np.uint32(nhead),
+    }  # fmt: skip
+    for name, tensor in {"q": q, "k": k, "v": v, "do": dout, "dk": dk, "dv": dv}.items():
+        arguments |= zip(
+            (f"{name}_head", f"{name}_batch", f"{name}_row"), strides(tensor), strict=True
+        )
+    tiles = -(-seqlen_k // BACKWARD_KEYS_HD64)
+    grid = (-(-tiles // 2) if causal else tiles, nhead, batch)  # causal: two tiles a workgroup
+    loaded = load(f"bwd_hd64_bf16_{'causal_' if causal else ''}a32_rtne_pssk")
+    return launch(
+        loaded.code, loaded.kernel, grid, BACKWARD_THREADS, in_slots(arguments, 8), schedule
+    )

@@ -73,8 +73,8 @@ class Backward:
         return Outcome(outputs, mix, seconds, self.dk.tobytes() + self.dv.tobytes())
 
 
-def attention_size(seqlen: int, batch: int, nhead: int, causal: bool) -> str:
-    shape = f"S {seqlen}, H {nhead}, D 128" + f", B {batch}" * (batch > 1)
+def attention_size(seqlen: int, batch: int, nhead: int, causal: bool, hdim: int = 128) -> str:
+    shape = f"S {seqlen}, H {nhead}, D {hdim}" + f", B {batch}" * (batch > 1)
     return f"{shape}, {'causal' if causal else 'full'}"
 
 
@@ -141,12 +141,15 @@ def aiter_forward(seqlen: int, causal: bool, batch: int = 1, nhead: int = 2) -> 
     return Case(f"aiter {stem}", size, lambda: aiter_object(stem), run, races=causal)
 
 
-def aiter_backward(seqlen: int, causal: bool, batch: int = 1, nhead: int = 2) -> Case:
-    stem = f"bwd_hd128_bf16{'_causal' * causal}_a32_psskddv"
+def aiter_backward(
+    seqlen: int, causal: bool, batch: int = 1, nhead: int = 2, hdim: int = 128
+) -> Case:
+    rounding = "rtne_pssk" if hdim == 64 else "psskddv"
+    stem = f"bwd_hd{hdim}_bf16{'_causal' * causal}_a32_{rounding}"
 
     def run(schedule: Schedule) -> Outcome:
-        problem = make_problem(seqlen, seqlen, 128, causal, batch, nhead)
-        result = Backward(problem, (batch, nhead, seqlen, 128))
+        problem = make_problem(seqlen, seqlen, hdim, causal, batch, nhead)
+        result = Backward(problem, (batch, nhead, seqlen, hdim))
         tensors = {**inputs(problem), "dq": result.dq, "dk": result.dk, "dv": result.dv}
         aiter_kernels.load(stem)
         mix, seconds = timed(
@@ -156,8 +159,8 @@ def aiter_backward(seqlen: int, causal: bool, batch: int = 1, nhead: int = 2) ->
         )
         return result.outcome(result.dq.transpose(0, 2, 1, 3), mix, seconds)
 
-    size = attention_size(seqlen, batch, nhead, causal)
-    return Case(f"aiter {stem}", size, lambda: aiter_object(stem), run, races=causal)
+    size = attention_size(seqlen, batch, nhead, causal, hdim)
+    return Case(f"aiter {stem}", size, lambda: aiter_object(stem), run, races=causal and hdim != 64)
 
 
 def aiter_object(stem: str) -> Object:

@@ -29,6 +29,8 @@ CASES = [
     aiter_forward(512, causal=True),
     aiter_backward(512, causal=False),
     aiter_backward(512, causal=True),
+    aiter_backward(512, causal=False, hdim=64),
+    aiter_backward(512, causal=True, hdim=64),
 ]
 # Lengths that are no multiple of a tile, more than one batch, and three tiles for two workgroups.
 RAGGED = [
@@ -39,4 +41,6 @@ RAGGED = [
     aiter_backward(333, causal=True, batch=2, nhead=1),
     aiter_forward(600, causal=True, nhead=1),
     aiter_backward(600, causal=True, nhead=1),
+    aiter_backward(333, causal=False, batch=2, nhead=1, hdim=64),
+    aiter_backward(600, causal=True, nhead=1, hdim=64),
 ]
