@@ -123,6 +123,18 @@ py::dict access_counts(const emulator::AccessCounts& counts) {
   return accesses;
 }
 
+py::dict model_counts(const emulator::LaunchModel& model) {
+  py::dict workgroups;
+  for (const auto& [id, estimate] : model.estimates()) {
+    const auto& [x, y, z] = id;
+    workgroups[py::make_tuple(x, y, z)] =
+        py::dict(py::arg("clocks") = estimate.clocks, py::arg("mfma") = estimate.mfma,
+                 py::arg("valu") = estimate.valu, py::arg("trans") = estimate.trans,
+                 py::arg("lds") = estimate.lds, py::arg("vmem") = estimate.vmem);
+  }
+  return workgroups;
+}
+
 // The session that Python started; the GIL guards it.
 std::unique_ptr<ProfileSession>& profile_session() {
   static std::unique_ptr<ProfileSession> session;
@@ -212,7 +224,7 @@ class EmulatedObject {
                   uint32_t dynamic_lds, std::optional<uint32_t> quantum,
                   std::optional<bool> reverse, bool accesses,
                   const std::optional<std::string>& sanitize, const std::vector<uint64_t>& sample,
-                  uint32_t modelled_residents,
+                  const std::optional<std::pair<uint32_t, uint32_t>>& modelled,
                   const std::map<std::string, double>& model_parameters) const {
     const Kernel& kernel = object_.kernel(kernel_name);
     std::vector<emulator::MemoryRange> ranges;
@@ -227,12 +239,15 @@ class EmulatedObject {
     std::optional<emulator::AccessCounter> counter;
     std::vector<emulator::ObserverFactory> observers;
     if (accesses) observers.push_back(counter.emplace(kernel, ranges).observers());
-    emulator::TraceRecorder recorder(kernel);
     emulator::TimingParameters parameters;
     for (const auto& [name, value] : model_parameters) {
       emulator::set_parameter(parameters, name, value);
     }
-    if (modelled_residents != 0) observers.push_back(recorder.observers());
+    std::optional<emulator::LaunchModel> model;
+    if (modelled) {
+      const emulator::Occupancy occupancy{modelled->first, modelled->second};
+      observers.push_back(model.emplace(kernel, occupancy, parameters).observers());
+    }
     const emulator::LaunchSpec spec{
         .workgroups = workgroups,
         .sample = sample,
@@ -251,13 +266,7 @@ class EmulatedObject {
     py::dict mix = instruction_mix(kernel, profile);
     mix["executions"] = py::cast(profile.executions);
     if (counter) mix["accesses"] = access_counts(counter->counts());
-    if (modelled_residents != 0) {
-      const emulator::TimingEstimate estimate =
-          emulator::model_timing(kernel, recorder.workgroups(), modelled_residents, parameters);
-      mix["model"] = py::dict(py::arg("clocks") = estimate.clocks, py::arg("mfma") = estimate.mfma,
-                              py::arg("valu") = estimate.valu, py::arg("trans") = estimate.trans,
-                              py::arg("lds") = estimate.lds, py::arg("vmem") = estimate.vmem);
-    }
+    if (model) mix["model"] = model_counts(*model);
     return mix;
   }
 
@@ -321,7 +330,7 @@ void bind_emulator(py::module_& module, const py::object& error) {
            py::arg("dynamic_lds") = 0, py::arg("quantum") = py::none(),
            py::arg("reverse") = py::none(), py::arg("accesses") = false,
            py::arg("sanitize") = py::none(), py::arg("sample") = std::vector<uint64_t>(),
-           py::arg("modelled_residents") = 0,
+           py::arg("modelled") = py::none(),
            py::arg("model_parameters") = std::map<std::string, double>());
 }
 

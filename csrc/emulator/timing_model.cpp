@@ -2,23 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <deque>
 #include <queue>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "emulator/error.h"
 #include "emulator/footprint.h"
 #include "emulator/launch.h"
-#include "emulator/lds_banks.h"
-#include "emulator/memory_access.h"
 
 namespace mha_sink::emulator {
 namespace {
 
 constexpr uint32_t kSimds = 4;
-constexpr uint64_t kLineBytes = 128;
 constexpr size_t kMaxVmem = 63, kMaxLgkm = 15;  // what the counters hold
 
 // Clocks that an MFMA holds the matrix unit [LLVM].
@@ -53,10 +50,13 @@ uint32_t vmcnt_of(const Instruction& wait) {
 }
 uint32_t lgkmcnt_of(const Instruction& wait) { return wait.simm >> 8 & 0xf; }
 
+constexpr uint32_t kPriorities = 4;  // of s_setprio, from 0
+
 struct ModelWave {
   const std::vector<TraceEntry>* trace = nullptr;
   size_t at = 0;
-  uint32_t simd = 0, workgroup = 0;
+  uint32_t simd = 0, place = 0;  // the workgroup's
+  uint32_t priority = 0;
   uint64_t next = 0;
   bool waits_at_barrier = false;
   std::array<uint64_t, kRegisterIds> ready{}, accumulate{};  // the latter to the C of an MFMA
@@ -76,43 +76,69 @@ uint64_t drain(std::deque<uint64_t>& queue, size_t left, uint64_t now) {
 
 class ComputeUnit {
  public:
-  ComputeUnit(const Kernel& kernel, const std::vector<WorkgroupTrace>& traces, uint32_t resident,
+  ComputeUnit(const Kernel& kernel, const WorkgroupTrace& trace, Occupancy occupancy,
               const TimingParameters& parameters)
-      : program_(kernel.program), p_(parameters), statics_(statics_of(kernel, parameters)) {
-    uint32_t slot = 0;
-    for (uint32_t group = 0; group < resident; ++group) {
-      for (const auto& trace : traces[group % traces.size()].waves) {
-        ModelWave wave;
-        wave.trace = &trace;
-        wave.simd = slot++ % kSimds;
-        wave.workgroup = group;
-        waves_.push_back(std::move(wave));
-      }
-    }
+      : program_(kernel.program),
+        p_(parameters),
+        statics_(statics_of(kernel, parameters)),
+        trace_(trace),
+        waiting_(occupancy.workgroups) {
+    waves_.resize(std::min(occupancy.resident, occupancy.workgroups) * trace.waves.size());
+    running_.resize(waves_.size() / trace.waves.size());
   }
 
   TimingEstimate run() {
-    for (uint32_t i = 0; i < waves_.size(); ++i) push(i);
+    for (uint32_t place = 0; place < running_.size(); ++place) start(place, 0);
     while (!queue_.empty()) {
-      const auto [key, index] = queue_.top();
+      const Next next = queue_.top();
       queue_.pop();
-      ModelWave& wave = waves_[index];
+      ModelWave& wave = waves_[next.wave];
       const uint64_t time = earliest(wave);
-      if (time > key) {  // something else may come before
+      if (time > next.time) {  // something else may come before
         wave.next = time;
-        push(index);
+        push(next.wave);
         continue;
       }
       execute(wave, time);
       estimate_.clocks = std::max(estimate_.clocks, wave.next);
-      if (!wave.ended() && !wave.waits_at_barrier) push(index);
-      release_barrier(wave.workgroup);
+      if (!wave.ended() && !wave.waits_at_barrier) push(next.wave);
+      if (wave.ended() && --running_[wave.place] == 0) {
+        start(wave.place, wave.next);
+      } else if (wave.ended() || wave.waits_at_barrier) {
+        release_barrier(wave.place);
+      }
     }
     return estimate_;
   }
 
  private:
-  void push(uint32_t index) { queue_.emplace(waves_[index].next, index); }
+  // The next workgroup, where one is left, in the place of one that ended.
+  void start(uint32_t place, uint64_t time) {
+    if (waiting_ == 0) return;
+    --waiting_;
+    const uint32_t count = static_cast<uint32_t>(trace_.waves.size());
+    for (uint32_t i = 0; i < count; ++i) {
+      ModelWave& wave = waves_[place * count + i];
+      wave = {};
+      wave.trace = &trace_.waves[i];
+      wave.place = place;
+      wave.simd = (place * count + i) % kSimds;
+      wave.next = time;
+      if (wave.ended()) continue;
+      ++running_[place];
+      push(place * count + i);
+    }
+  }
+
+  std::span<ModelWave> waves_of(uint32_t place) {
+    const size_t count = trace_.waves.size();
+    return std::span(waves_).subspan(place * count, count);
+  }
+
+  void push(uint32_t index) {
+    const ModelWave& wave = waves_[index];
+    queue_.push({wave.next, kPriorities - 1 - wave.priority, index});
+  }
 
   // When the wave's next instruction can issue, as things are.
   uint64_t earliest(ModelWave& wave) {
@@ -194,8 +220,11 @@ class ComputeUnit {
         break;
       }
       case InstructionClass::nop:
-        if (program_[entry.pc].op == Op::s_nop)
+        if (program_[entry.pc].op == Op::s_nop) {
           wave.next += p_.issue * (program_[entry.pc].simm & 15);
+        } else if (program_[entry.pc].op == Op::s_setprio) {
+          wave.priority = program_[entry.pc].simm & (kPriorities - 1);
+        }
         break;
       case InstructionClass::barrier:
         wave.waits_at_barrier = true;
@@ -219,30 +248,34 @@ class ComputeUnit {
     return lds_free_ + p_.lds_result;
   }
 
-  void release_barrier(uint32_t workgroup) {
+  void release_barrier(uint32_t place) {
     uint64_t last = 0;
-    bool any = false;
-    for (const ModelWave& wave : waves_) {
-      if (wave.workgroup != workgroup || wave.ended()) continue;
+    for (const ModelWave& wave : waves_of(place)) {
+      if (wave.ended()) continue;
       if (!wave.waits_at_barrier) return;
       last = std::max(last, wave.next);
-      any = true;
     }
-    if (!any) return;
-    for (uint32_t i = 0; i < waves_.size(); ++i) {
-      ModelWave& wave = waves_[i];
-      if (wave.workgroup != workgroup || wave.ended()) continue;
+    for (ModelWave& wave : waves_of(place)) {
+      if (wave.ended()) continue;
       wave.waits_at_barrier = false;
       wave.next = last + p_.barrier;
-      push(i);
+      push(static_cast<uint32_t>(&wave - waves_.data()));
     }
   }
 
-  using Next = std::pair<uint64_t, uint32_t>;  // time, wave
+  // The queue's order: who could issue first, of equals the higher priority, then the older wave.
+  struct Next {
+    uint64_t time;
+    uint32_t rank, wave;
+    auto operator<=>(const Next&) const = default;
+  };
   const std::vector<Instruction>& program_;
   const TimingParameters& p_;
   std::vector<Static> statics_;
-  std::vector<ModelWave> waves_;
+  const WorkgroupTrace& trace_;
+  uint32_t waiting_;               // workgroups that have no place yet
+  std::vector<ModelWave> waves_;   // place by place
+  std::vector<uint32_t> running_;  // waves of each place
   std::priority_queue<Next, std::vector<Next>, std::greater<>> queue_;
   std::array<uint64_t, kSimds> matrix_free_{}, vector_free_{};
   uint64_t lds_free_ = 0, vmem_free_ = 0;
@@ -284,74 +317,22 @@ void set_parameter(TimingParameters& parameters, const std::string& name, double
                        " is no parameter with a value of 0 to 1000000; there are " + known);
 }
 
-class TraceRecorder::ThreadRecorder final : public Observer {
- public:
-  explicit ThreadRecorder(TraceRecorder& all) : all_(all) {
-    for (const Instruction& instruction : all.kernel_.program) {
-      shapes_.push_back(access_shape(instruction));
-    }
-  }
-
-  void start(const Workgroup&, std::span<Wave> waves) override {
-    current_.waves.assign(waves.size(), {});
-  }
-
-  void before(uint32_t pc, const Instruction& instruction, const Wave& wave) override {
-    const AccessShape& shape = shapes_[pc];
-    TraceEntry entry{pc};
-    if (shape.space == MemorySpace::lds) {
-      for (unsigned which = 0; which < shape.accesses; ++which) {
-        const LaneAddresses at = lane_addresses(instruction, shape, wave, which);
-        entry.lds_clocks += lds_clocks(shape.kind, shape.bytes, at.lanes, at.address).clocks;
-      }
-    } else if (shape.space == MemorySpace::global || shape.space == MemorySpace::scratch) {
-      count_lines(instruction, shape, wave, entry);
-    } else if (instruction.format == Format::ds) {
-      entry.lds_clocks = 1;  // lanes exchange through the banks
-    }
-    current_.waves[wave.index].push_back(entry);
-  }
-
-  void end() override {
-    const std::lock_guard lock(all_.mutex_);
-    all_.workgroups_.push_back(std::move(current_));
-  }
-
- private:
-  static void count_lines(const Instruction& instruction, const AccessShape& shape,
-                          const Wave& wave, TraceEntry& entry) {
-    const LaneAddresses at = lane_addresses(instruction, shape, wave);
-    std::array<uint64_t, kLanes> lines;
-    size_t used = 0;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      if (at.lanes >> lane & 1) lines[used++] = at.address[lane] / kLineBytes;
-    }
-    std::sort(lines.begin(), lines.begin() + used);
-    entry.lines =
-        static_cast<uint16_t>(std::unique(lines.begin(), lines.begin() + used) - lines.begin());
-    if (shape.kind == AccessKind::atomic) {
-      entry.atomic_bytes = static_cast<uint16_t>(shape.bytes * used);
-    }
-    if (shape.lds_dma) {
-      entry.lds_clocks = static_cast<uint16_t>(shape.dma_bytes * std::popcount(wave.exec()) / 128);
-    }
-  }
-
-  TraceRecorder& all_;
-  std::vector<AccessShape> shapes_;
-  WorkgroupTrace current_;
-};
-
-ObserverFactory TraceRecorder::observers() {
-  return [this] { return std::make_unique<ThreadRecorder>(*this); };
+void LaunchModel::add(const WorkgroupTrace& trace) {
+  const TimingEstimate estimate = model_timing(kernel_, trace, occupancy_, parameters_);
+  const std::lock_guard lock(mutex_);
+  estimates_[trace.id] = estimate;
 }
 
-TimingEstimate model_timing(const Kernel& kernel, const std::vector<WorkgroupTrace>& traces,
-                            uint32_t resident, const TimingParameters& parameters) {
-  if (traces.empty() || resident == 0) {
+ObserverFactory LaunchModel::observers() {
+  return trace_observers(kernel_, [this](const WorkgroupTrace& trace) { add(trace); });
+}
+
+TimingEstimate model_timing(const Kernel& kernel, const WorkgroupTrace& trace, Occupancy occupancy,
+                            const TimingParameters& parameters) {
+  if (trace.waves.empty() || occupancy.resident == 0 || occupancy.workgroups == 0) {
     throw EmulationError("kernel " + kernel.name + ": no workgroup to model");
   }
-  return ComputeUnit(kernel, traces, resident, parameters).run();
+  return ComputeUnit(kernel, trace, occupancy, parameters).run();
 }
 
 }  // namespace mha_sink::emulator

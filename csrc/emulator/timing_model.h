@@ -1,18 +1,20 @@
 // A MODEL of how long a workgroup holds a gfx950 compute unit. No clock of it was measured here.
 //
 // Waves issue in order; an instruction waits for its registers, its unit and what s_waitcnt and
-// s_barrier say. What memory latency hides, and what it does not, follows; caches, clocks that move
-// with power, other compute units and instruction fetch are left out.
+// s_barrier say; of waves that could issue at the same clock s_setprio's priority decides. What
+// memory latency hides, and what it does not, follows; caches, clocks that move with power, other
+// compute units and instruction fetch are left out.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <memory>
+#include <map>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "emulator/code_object.h"
 #include "emulator/observer.h"
+#include "emulator/timing_trace.h"
 
 namespace mha_sink::emulator {
 
@@ -38,29 +40,9 @@ struct TimingParameters {
 // Sets a parameter by its name. Throws EmulationError that lists the names.
 void set_parameter(TimingParameters& parameters, const std::string& name, double value);
 
-// One executed instruction: its index, and what it asked of LDS and memory.
-struct TraceEntry {
-  uint32_t pc = 0;
-  uint16_t lds_clocks = 0;
-  uint16_t lines = 0, atomic_bytes = 0;
-};
-
-struct WorkgroupTrace {
-  std::vector<std::vector<TraceEntry>> waves;
-};
-
-// Records every workgroup that a launch executes.
-class TraceRecorder {
- public:
-  explicit TraceRecorder(const Kernel& kernel) : kernel_(kernel) {}
-  ObserverFactory observers();
-  const std::vector<WorkgroupTrace>& workgroups() const { return workgroups_; }
-
- private:
-  class ThreadRecorder;
-  const Kernel& kernel_;
-  std::mutex mutex_;
-  std::vector<WorkgroupTrace> workgroups_;
+// How many workgroups a compute unit gets, and how many of them it has room for at a time.
+struct Occupancy {
+  uint32_t resident = 1, workgroups = 1;
 };
 
 struct TimingEstimate {
@@ -69,9 +51,29 @@ struct TimingEstimate {
   uint64_t mfma = 0, valu = 0, trans = 0, lds = 0, vmem = 0;
 };
 
-// What the model says of `resident` workgroups that start together on one compute unit; workgroup i
-// takes trace i modulo their number.
-TimingEstimate model_timing(const Kernel& kernel, const std::vector<WorkgroupTrace>& traces,
-                            uint32_t resident, const TimingParameters& parameters);
+// What the model says of a compute unit whose workgroups all do what the trace holds; a workgroup
+// starts when there is room.
+TimingEstimate model_timing(const Kernel& kernel, const WorkgroupTrace& trace, Occupancy occupancy,
+                            const TimingParameters& parameters);
+
+// Models every workgroup that a launch executes, each as one of many like it. `observers()` serve
+// one launch.
+class LaunchModel {
+ public:
+  LaunchModel(const Kernel& kernel, Occupancy occupancy, const TimingParameters& parameters)
+      : kernel_(kernel), occupancy_(occupancy), parameters_(parameters) {}
+  ObserverFactory observers();
+  // By the workgroup's numbers along x, y and z.
+  const std::map<std::array<uint32_t, 3>, TimingEstimate>& estimates() const { return estimates_; }
+
+ private:
+  void add(const WorkgroupTrace& trace);
+
+  const Kernel& kernel_;
+  const Occupancy occupancy_;
+  const TimingParameters parameters_;
+  std::mutex mutex_;
+  std::map<std::array<uint32_t, 3>, TimingEstimate> estimates_;
+};
 
 }  // namespace mha_sink::emulator

@@ -247,6 +247,28 @@ def tile_sizes(hdim: int) -> tuple[int, int]:
     """Query rows that a tile of the row kernels holds, and keys that a workgroup of dq_dk_dv owns
     at head dims up to hdim."""
 
+def list_mha_bwd_launches(
+    call: MhaBwdCall,
+    workspace_alloc: Callable[[int, bool], int],
+    launch: Callable[
+        [
+            str,
+            tuple[int, int, int],
+            tuple[int, int, int],
+            bytes,
+            Sequence[tuple[int, int, bool, str]],
+        ],
+        object,
+    ],
+) -> None:
+    """Calls launch(kernel, workgroups, workgroup_size, arguments, memory) in place of each launch
+    of mha_bwd; nothing runs.
+
+    call, workspace_alloc: as of mha_bwd, in CPU memory.
+    memory: (address, bytes, writable, name) of what the kernel may touch. A memset is the kernel
+    "memset" with one such entry.
+    """
+
 def compare_mha_bwd(
     call: MhaBwdCall,
     device: str,
@@ -375,7 +397,7 @@ class LaunchCounts(InstructionMix):
 
     executions: list[int]
     accesses: NotRequired[AccessCounts]
-    model: NotRequired[ModelCounts]
+    model: NotRequired[dict[tuple[int, int, int], ModelCounts]]  # by x, y and z of the workgroup
 
 class KernelCounts(LaunchCounts):
     launches: int
@@ -430,7 +452,7 @@ class EmulatedObject:
         accesses: bool = False,
         sanitize: str | None = None,
         sample: Sequence[int] = (),
-        modelled_residents: int = 0,
+        modelled: tuple[int, int] | None = None,
         model_parameters: dict[str, float] = {},
     ) -> LaunchCounts:
         """Runs a grid and waits for it.
@@ -441,7 +463,7 @@ class EmulatedObject:
         accesses: as of profile_start.
         sanitize: as set_sanitizer; None: the default.
         sample: workgroups to run, numbered with x fastest; none given: all.
-        modelled_residents: not 0: also the timing MODEL's clocks of so many workgroups, those that
-            ran in turn, together on one compute unit.
+        modelled: (resident, workgroups): also what the timing MODEL says of each workgroup that
+            ran: of a compute unit that gets so many like it and has room for `resident` at a time.
         model_parameters: by the names of TimingParameters (emulator/timing_model.h).
         """

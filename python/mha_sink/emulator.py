@@ -19,8 +19,8 @@ from typing import Any, SupportsIndex
 import torch
 
 from mha_sink import _C
-from mha_sink.profiling import hardware
-from mha_sink.profiling.timing import ModelledTiming, atomic_bytes, from_counts
+from mha_sink.profiling.hardware import CLOCK_GHZ
+from mha_sink.profiling.timing import ModelledTiming, model_launch
 
 try:
     import numpy
@@ -158,14 +158,15 @@ class CodeObject:
         lds: int = 0,
         *,
         memory: Mapping[str, object] | None = None,
-        sample: Sequence[int] = (0,),
-        whole: int | None = None,
+        sample: Sequence[int] | None = None,
+        copies: int = 1,
+        hbm_bytes: float | None = None,
+        clock_ghz: float = CLOCK_GHZ,
         parameters: Mapping[str, float] | None = None,
     ) -> ModelledTiming:
         """A MODEL of the launch's time from a few of its workgroups, which alone are executed.
 
-        As many as fit a compute unit are modelled together, those of the sample in turn. What the
-        others would have written stays unwritten, and nothing goes into `profile`.
+        What the others would have written stays unwritten, and nothing goes into `profile`.
 
         Args:
             name: as of `launch`.
@@ -174,8 +175,13 @@ class CodeObject:
             args: as of `launch`.
             lds: as of `launch`.
             memory: as of `launch`.
-            sample: workgroups that stand for all, numbered with x fastest.
-            whole: workgroups of the launch, where the grid is a part of it, such as one head.
+            sample: workgroups that stand for all in equal parts, numbered with x fastest. None:
+                positions along each axis of the grid, between which the others' clocks are taken
+                to follow straight lines.
+            copies: how many such grids the launch has, where this is a part of it, as one head.
+            hbm_bytes: compulsory bytes of the launch, where they are known; None: the distinct
+                lines of the sampled workgroups, extrapolated.
+            clock_ghz: nominal clock of the device; an MI350X has 2.2.
             parameters: constants of the model to change, by their names in
                 csrc/emulator/timing_model.h.
 
@@ -183,17 +189,10 @@ class CodeObject:
             mha_sink.EmulationError: no such workgroup or constant; and as `launch`.
         """
         prepared = self._prepare(name, grid, block, args, lds, memory)
-        _, workgroups, items, *_ = prepared
-        info, waves = self.kernels[name], -(-math.prod(items) // hardware.WAVE)
-        _, resident, _ = hardware.waves_per_simd(info["registers"], info["lds_bytes"] + lds, waves)
-        resident = max(resident, 1)
-        count = math.prod(workgroups) if whole is None else _integer("whole", whole)
-        constants = {"atomic_bytes": atomic_bytes(count, resident), **(parameters or {})}
-        counts = self._code.launch(
-            *prepared, sample=list(sample) or [0], modelled_residents=resident,
-            model_parameters=constants,
+        return model_launch(
+            self._code, *prepared, sample=sample, copies=_integer("copies", copies),
+            hbm_bytes=hbm_bytes, clock_ghz=clock_ghz, parameters=parameters,
         )  # fmt: skip
-        return from_counts(counts["model"], count, resident)
 
     def profile(self) -> dict[str, _C.KernelCounts]:
         """What the launches of each kernel have executed since the object was loaded.

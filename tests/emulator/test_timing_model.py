@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from mha_sink import EmulationError, emulator
-from mha_sink.profiling.timing import atomic_bytes
+from mha_sink.profiling.timing import (
+    Spread,
+    atomic_bytes,
+    compulsory_bytes,
+    cross,
+    last_end,
+    memset_timing,
+)
 
 RUN = 256
 # Beyond the run: the kernel's start and end.
@@ -60,11 +67,76 @@ def test_workgroups_beyond_the_grid_are_refused(code):
         code.model_timing("run_barrier", 3, 64, [np.zeros(64, np.uint32)], sample=[3])
 
 
+def test_priority_decides_between_ready_waves(code):
+    """Two waves share each SIMD; the older one's VALU run comes first, or behind the other's, which
+    has loads to wait for."""
+    x = np.zeros(64, np.uint32)
+    older, late = (
+        code.model_timing(name, 1, 64 * 8, [x], lds=160 * 1024).clocks
+        for name in ("run_equal_priority", "run_late_loads_first")
+    )
+    assert older - late == pytest.approx(4 * RUN, abs=50)
+
+
 def test_a_launch_takes_whole_rounds_of_the_device(code):
-    modelled = code.model_timing("run_barrier", 3, 64, [np.zeros(64, np.uint32)], lds=160 * 1024)
-    one = modelled.clocks / 2.4e9
-    assert modelled.seconds() == modelled.seconds(256) == pytest.approx(one)
-    assert modelled.seconds(257) == pytest.approx(2 * one)
+    def modelled(copies: int) -> float:
+        x = [np.zeros(64, np.uint32)]
+        timing = code.model_timing("run_barrier", 1, 64, x, lds=160 * 1024, copies=copies)
+        assert timing.workgroups == copies
+        return timing.seconds()
+
+    assert modelled(1) == modelled(256)
+    assert modelled(257) == pytest.approx(2 * modelled(1))
+
+
+def test_workgroups_that_share_a_compute_unit_start_when_one_ends(code):
+    """Eight one-wave workgroups of a SIMD hide each other's memory latency; a new one starts at
+    once."""
+    x = [np.zeros(64 * 16, np.uint8)]
+    alone = code.model_timing("run_load_and_wait", 1, 64, x)
+    many = code.model_timing("run_load_and_wait", 1, 64, x, copies=256 * 32)
+    twice = code.model_timing("run_load_and_wait", 1, 64, x, copies=2 * 256 * 32)
+    assert (alone.resident, many.resident, twice.resident) == (1, 32, 32)
+    assert many.seconds() < 32 * alone.seconds() / 4
+    assert twice.seconds() == pytest.approx(2 * many.seconds(), rel=0.2)
+
+
+def test_a_launch_is_no_shorter_than_its_bytes(code):
+    x = [np.zeros(64, np.uint32)]
+    modelled = code.model_timing("run_barrier", 1, 64, x, hbm_bytes=8e12)
+    assert modelled.seconds() == pytest.approx(1)
+    assert memset_timing(8 * 10**9).seconds() == pytest.approx(1e-3)
+    few = code.model_timing("run_barrier", 1, 64, x)
+    assert few.device_clocks == few.compute_clocks > few.hbm_clocks
+
+
+def test_compulsory_bytes_are_extrapolated_up_to_the_buffer():
+    counts = {"lines_read": 0, "lines_written": 0}
+    buffers = {
+        "own": {**counts, "lines": 20, "workgroup_lines": 20},
+        "shared": {**counts, "lines": 100, "workgroup_lines": 1000},
+    }
+    memory = [(0, 128 * 1000, True, "own"), (0, 128 * 100, False, "shared")]
+    assert compulsory_bytes(buffers, memory, sampled=10, workgroups=200) == 128 * (400 + 100)
+    assert compulsory_bytes(buffers, memory, sampled=10, workgroups=10) == 128 * (20 + 100)
+
+
+def test_the_sample_stands_for_the_grid():
+    sizes = (3, 32, 2)
+    values = {(x, y, z): 10.0 + 2 * y for x, y, z in cross(sizes)}
+    assert len(values) == 2 + 5 + 1
+    spread = Spread(sizes, values)
+    assert spread.at(2, 7, 1) == pytest.approx(24)
+    assert spread.total() == pytest.approx(6 * sum(10 + 2 * y for y in range(32)))
+    assert Spread.mean(sizes, {(0, 0, 0): 2.0, (1, 1, 1): 4.0}).total() == 3 * 32 * 2 * 3
+
+
+def test_the_longest_workgroups_decide_when_a_launch_ends():
+    assert last_end([5.0] * 256, resident=1) == 5
+    assert last_end([5.0] * 257, resident=1) == 10
+    assert last_end([5.0] * 512, resident=2) == 5
+    # Those of one die: every eighth.
+    assert last_end([5.0 if i % 8 == 0 else 0.0 for i in range(8 * 33)], resident=1) == 10
 
 
 def test_busy_compute_units_share_the_rate_of_atomics():
@@ -72,3 +144,4 @@ def test_busy_compute_units_share_the_rate_of_atomics():
     assert atomic_bytes(256, 1) == atomic_bytes(1024, 1) == pytest.approx(device / 256)
     assert atomic_bytes(64, 2) == pytest.approx(device / 32)
     assert atomic_bytes(1, 1) == 64
+    assert atomic_bytes(256, 1, clock_ghz=1.2) == pytest.approx(2 * device / 256)

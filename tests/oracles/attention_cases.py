@@ -99,13 +99,18 @@ def triton_forward(seqlen: int, causal: bool, mfma_size: int, buffers: bool) -> 
     return triton_case(name, attention_size(seqlen, 1, 2, causal), kernel, run)
 
 
+def triton_backward_kernel(causal: bool, mfma_size: int, buffers: bool) -> Compiled:
+    """attention_dk_dv for head dim 128, 128 keys a workgroup."""
+    outputs = {"dq": "*fp32", "dk": "*bf16", "dv": "*bf16"}
+    constants = {"HDIM": 128, "BLOCK_Q": 32, "BLOCK_K": 128, "CAUSAL": causal}
+    options = {"num_warps": 4, "num_stages": 2, "matrix_instr_nonkdim": mfma_size}
+    function = triton_kernels.attention_dk_dv
+    return compile_kernel(function, INPUTS | outputs | SIZES, constants, buffers, **options)
+
+
 def triton_backward(seqlen: int, causal: bool, mfma_size: int, buffers: bool) -> Case:
     def kernel() -> Compiled:
-        outputs = {"dq": "*fp32", "dk": "*bf16", "dv": "*bf16"}
-        constants = {"HDIM": 128, "BLOCK_Q": 32, "BLOCK_K": 128, "CAUSAL": causal}
-        options = {"num_warps": 4, "num_stages": 2, "matrix_instr_nonkdim": mfma_size}
-        function = triton_kernels.attention_dk_dv
-        return compile_kernel(function, INPUTS | outputs | SIZES, constants, buffers, **options)
+        return triton_backward_kernel(causal, mfma_size, buffers)
 
     def run(compiled: Compiled, schedule: Schedule) -> Outcome:
         problem = make_problem(seqlen, seqlen, 128, causal, batch=1)

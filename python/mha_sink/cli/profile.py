@@ -2,6 +2,7 @@
 
 A bound is the clocks that one unit of a compute unit is busy for the mean workgroup, were the other
 units free; its formula is printed. LDS bank conflicts and cache lines are counted from addresses.
+--model shows what the timing MODEL says instead.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mha_sink import emulator
 from mha_sink.cli.errors import UsageError
+from mha_sink.cli.model_table import print_model
 from mha_sink.cli.table import print_table
 from mha_sink.profiling.hardware import CLOCK_GHZ, COMPUTE_UNITS
 from mha_sink.profiling.launch_spec import read_launch_spec
+from mha_sink.profiling.model import LABEL, call_as_json, model_mha_bwd, model_object
 from mha_sink.profiling.report import Block, Report, Site, profile_mha_bwd, profile_object
 from mha_sink.testing import Case, case
 from mha_sink.testing.cases import full_grid
@@ -28,6 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ours = what.add_parser("mha_bwd", help="the kernels of one attention backward")
     ours.add_argument("--case", required=True, help="a name of mha_sink.testing's cases or grid")
     ours.add_argument("--seqlen", type=int, help="queries and keys instead of the case's")
+    ours.add_argument("--batch", type=int, help="instead of the case's")
+    ours.add_argument(
+        "--heads", metavar="Q[/K]", help="query and KV heads instead of the case's; 64/8"
+    )
     ours.add_argument("--deterministic", action="store_true", help="dq without atomics")
     ours.add_argument(
         "--beside", type=Path, metavar="FILE", help="a code object to show too; needs --launch"
@@ -41,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )  # fmt: skip
         command.add_argument("--json", action="store_true", help="one JSON object instead of text")
         command.add_argument(
+            "--model", action="store_true",
+            help="instead of counts what the timing MODEL says of whole launches, from a few "
+            "workgroups of each, which alone are executed",
+        )  # fmt: skip
+        command.add_argument(
             "--blocks", type=int, default=2, help="hottest blocks of each kernel (%(default)s)"
         )
         command.add_argument(
@@ -49,20 +64,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    ours = options.what == "mha_bwd"
+    if ours and (options.beside is None) != (options.launch is None):
+        raise UsageError("--beside and --launch go together")
+    file = options.beside if ours else options.file
+    return (_run_model if options.model else _run_profile)(options, ours, file)
+
+
+def _run_profile(options: argparse.Namespace, ours: bool, file: Path | None) -> int:
     reports = []
-    if options.what == "mha_bwd":
-        if (options.beside is None) != (options.launch is None):
-            raise UsageError("--beside and --launch go together")
+    if ours:
         reports += profile_mha_bwd(_case(options), options.deterministic, options.blocks)
-    file = options.file if options.what == "object" else options.beside
     if file is not None:
-        reports.append(_profile_file(file, options.launch, options.blocks))
+        with _refused():
+            code, spec = emulator.load(file), read_launch_spec(options.launch)
+            reports.append(profile_object(code, spec, options.blocks))
     if options.json:
-        json.dump({"kernels": [r.as_json() for r in reports]}, sys.stdout, indent=2)
-        print()
+        _print_json({"kernels": [r.as_json() for r in reports]})
     else:
         _print(reports, options.lines)
     return 0
+
+
+def _run_model(options: argparse.Namespace, ours: bool, file: Path | None) -> int:
+    kernels, beside = [], None
+    with _refused():
+        if ours:
+            kernels = model_mha_bwd(_case(options), options.deterministic)
+        if file is not None:
+            beside = model_object(emulator.load(file), read_launch_spec(options.launch))
+    if options.json:
+        shown = [*kernels, *([] if beside is None else [beside])]
+        call = {"call": call_as_json(kernels)} if ours else {}
+        model = {"label": LABEL, "kernels": [kernel.as_json() for kernel in shown], **call}
+        _print_json({"model": model})
+    else:
+        print_model(kernels, beside)
+    return 0
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    json.dump(content, sys.stdout, indent=2)
+    print()
 
 
 def _case(options: argparse.Namespace) -> Case:
@@ -71,18 +122,26 @@ def _case(options: argparse.Namespace) -> Case:
         chosen = found or case(options.case)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if options.seqlen is None:
-        return chosen
-    if options.seqlen < 1 or chosen.packed:
-        raise UsageError(f"--seqlen is {options.seqlen}; need at least 1, and a case not packed")
-    return dataclasses.replace(chosen, seqlen_q=options.seqlen, seqlen_k=options.seqlen)
+    changed: dict[str, Any] = {}
+    if options.seqlen is not None:
+        changed |= {"seqlen_q": options.seqlen, "seqlen_k": options.seqlen}
+    if options.batch is not None:
+        changed["batch"] = options.batch
+    if options.heads is not None:
+        changed |= _heads(options.heads)
+    for name, value in changed.items():
+        option = "seqlen" if name.startswith("seqlen") else "batch"
+        if value < 1 or chosen.packed:
+            raise UsageError(f"--{option} is {value}; need at least 1, and a case not packed")
+    return dataclasses.replace(chosen, **changed)
 
 
-def _profile_file(file: Path, spec: Path, blocks: int) -> Report:
-    try:
-        return profile_object(emulator.load(file), read_launch_spec(spec), blocks)
-    except (OSError, TypeError, ValueError) as error:
-        raise UsageError(str(error)) from None
+def _heads(text: str) -> dict[str, int]:
+    heads = re.fullmatch(r"(\d+)(?:/(\d+))?", text)
+    q, k = (int(heads[1]), int(heads[2] or heads[1])) if heads else (0, 0)
+    if not 0 < k <= q or q % k:
+        raise UsageError(f"--heads is {text}; need 64, or 64/8: a multiple of the KV heads")
+    return {"nhead_q": q, "nhead_k": k}
 
 
 def _print(reports: Sequence[Report], lines: int) -> None:

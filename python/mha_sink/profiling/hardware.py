@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 
 CLOCK_GHZ = 2.4  # MI355X peak engine clock; sustained matrix work runs slower, by power
+CLOCK_GHZ_MI350X = 2.2
 COMPUTE_UNITS = 256
+DIES = 8  # of the compute units; workgroups go to them in turn
 SIMDS = 4  # of a compute unit
 WAVE = 64
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from mha_sink import emulator
+from mha_sink.profiling.arrays import aligned_zeros
 
 # struct's letters by what "dtype" calls a value.
 VALUES = {
@@ -20,6 +21,8 @@ VALUES = {
 ARRAYS = ("bfloat16", "float16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64")
 FILLS = ("zeros", "normal")
 KEYS = {"kernel", "grid", "block", "args", "lds", "slot", "useful_flops"}
+
+Argument = torch.Tensor | bytes | None  # an array, a packed value, a null pointer
 
 
 @dataclass(frozen=True)
@@ -40,23 +43,34 @@ class LaunchSpec:
     kernel: str | None
     grid: tuple[int, ...]
     block: tuple[int, ...]
-    args: dict[str, torch.Tensor | bytes | None] = field(default_factory=dict)
+    args: dict[str, Argument] = field(default_factory=dict)
     lds: int = 0
     slot: int = 0
     useful_flops: float | None = None
 
-    def launch(self, code: emulator.CodeObject, kernel: str) -> None:
-        """Launches with accesses counted; the errors are those of `CodeObject.launch`."""
+    def kernel_of(self, code: emulator.CodeObject) -> str:
+        """The kernel's name.
+
+        Raises:
+            ValueError: the spec names none and the object has several.
+        """
+        if self.kernel is not None:
+            return self.kernel
+        if len(code.kernels) > 1:
+            raise ValueError(f"{code.name} has the kernels {', '.join(code.kernels)}; name one")
+        (kernel,) = code.kernels
+        return kernel
+
+    def packed(self) -> tuple[dict[str, Argument] | bytes, dict[str, torch.Tensor] | None]:
+        """`args` and `memory` as `CodeObject.launch` takes them."""
         if not self.slot:
-            code.launch(kernel, self.grid, self.block, self.args, self.lds, accesses=True)
-            return
+            return self.args, None
         packed = b""
         for value in self.args.values():
             address = value.data_ptr() if isinstance(value, torch.Tensor) else 0
             data = value if isinstance(value, bytes) else struct.pack("<Q", address)
             packed += data.ljust(self.slot, b"\0")
-        reached = {k: v for k, v in self.args.items() if isinstance(v, torch.Tensor)}
-        code.launch(kernel, self.grid, self.block, packed, self.lds, memory=reached, accesses=True)
+        return packed, {k: v for k, v in self.args.items() if isinstance(v, torch.Tensor)}
 
 
 def read_launch_spec(path: Path) -> LaunchSpec:
@@ -79,7 +93,7 @@ def read_launch_spec(path: Path) -> LaunchSpec:
     slot = _number(f"{path}: slot", spec.get("slot", 0))
     if not isinstance(spec["args"], list):
         raise ValueError(f"{path}: args is no list")
-    args: dict[str, torch.Tensor | bytes | None] = {}
+    args: dict[str, Argument] = {}
     for i, entry in enumerate(spec["args"]):
         where = f"{path}: args[{i}]"
         if not isinstance(entry, dict):
@@ -103,7 +117,7 @@ def read_launch_spec(path: Path) -> LaunchSpec:
     )
 
 
-def _argument(where: str, entry: dict[str, Any]) -> torch.Tensor | bytes | None:
+def _argument(where: str, entry: dict[str, Any]) -> Argument:
     if entry.get("null") is True:
         return None
     dtype = entry.get("dtype")
@@ -119,15 +133,15 @@ def _argument(where: str, entry: dict[str, Any]) -> torch.Tensor | bytes | None:
     if dtype not in ARRAYS:
         raise ValueError(f"{where}: dtype is {dtype}; an array needs one of {', '.join(ARRAYS)}")
     shape, fill = _sizes(f"{where}: shape", entry["shape"]), entry.get("fill", "zeros")
-    torch_dtype: torch.dtype = getattr(torch, dtype)
+    array = aligned_zeros(shape, getattr(torch, dtype))
     if fill == "zeros":
-        return torch.zeros(shape, dtype=torch_dtype)
+        return array
     if fill == "normal":
         # By name, so that two arrays of one shape differ and a file means the same every time.
         generator = torch.Generator().manual_seed(sum(entry.get("name", "").encode()))
-        return torch.randn(shape, generator=generator).to(torch_dtype)
+        return array.copy_(torch.randn(shape, generator=generator))
     if isinstance(fill, int | float):
-        return torch.full(shape, fill, dtype=torch_dtype)
+        return array.fill_(fill)
     raise ValueError(f"{where}: fill is {fill!r}; need a number or one of {', '.join(FILLS)}")
 
 

@@ -141,12 +141,9 @@ def profile_object(code: emulator.CodeObject, spec: LaunchSpec, block_count: int
         ValueError: the spec names no kernel and the object has several.
         TypeError, ValueError, mha_sink.EmulationError: as `CodeObject.launch`.
     """
-    kernel = spec.kernel
-    if kernel is None:
-        if len(code.kernels) > 1:
-            raise ValueError(f"{code.name} has the kernels {', '.join(code.kernels)}; name one")
-        (kernel,) = code.kernels
-    spec.launch(code, kernel)
+    kernel = spec.kernel_of(code)
+    args, memory = spec.packed()
+    code.launch(kernel, spec.grid, spec.block, args, spec.lds, memory=memory, accesses=True)
     return report(
         code, kernel, code.profile()[kernel], spec.lds, spec.useful_flops, block_count=block_count
     )

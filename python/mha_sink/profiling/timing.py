@@ -1,16 +1,29 @@
 """A MODEL of how long launches take on a gfx950. Nothing in it was measured by this project.
 
-`csrc/emulator/timing_model.h` has the table of its constants with their sources; docs/emulator.md
-says how it was fixed and how far it is from published times.
+`csrc/emulator/timing_model.h` models one compute unit and has the table of its constants with their
+sources; this file makes a launch of it. docs/emulator.md says how the constants were fixed and how
+far the model is from published times.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mha_sink import _C
 from mha_sink.profiling import hardware
+
+Place = tuple[int, int, int]  # a workgroup's numbers along x, y and z
+Memory = Sequence[tuple[int, int, bool, str]]  # address, bytes, writable, name
+
+UNITS = ("mfma", "valu", "trans", "lds", "vmem")
+PER_SIMD = ("mfma", "valu", "trans")
+# A place's later workgroups overlap with its neighbours' earlier ones, so several are modelled in
+# turn; more would not change their mean.
+ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -18,41 +31,239 @@ class ModelledTiming:
     """What the model says of one launch; no measurement.
 
     Attributes:
-        clocks: that the sampled workgroups hold a compute unit, all that fit it at a time.
-        busy: of these, the share that "mfma", "valu", "trans" (of the mean SIMD), "lds" and "vmem"
-            work.
-        workgroups: of the whole launch.
+        workgroups: of the launch.
         resident: of a compute unit at a time.
+        clocks: modelled, that the mean workgroup holds its place of a compute unit.
+        busy: of these, the share that "mfma", "valu", "trans" (of the mean SIMD), "lds" and "vmem"
+            work, for all resident workgroups together.
+        balance: the share of the places' clocks, until the last workgroup ends, that workgroups
+            use; 1 where all end together.
+        compute_clocks: modelled, until the last workgroup ends.
+        hbm_bytes: compulsory: distinct lines of 128 bytes that the launch touches.
+        clock_ghz: nominal clock of the device.
     """
 
-    clocks: int
-    busy: dict[str, float]
     workgroups: int
     resident: int
+    clocks: float
+    busy: dict[str, float]
+    balance: float
+    compute_clocks: float
+    hbm_bytes: float
+    clock_ghz: float
 
-    def seconds(self, workgroups: int | None = None) -> float:
-        """Of a launch of so many workgroups like the sampled ones, at the nominal 2.4 GHz: power,
-        HBM bandwidth and the launch itself are not in the model."""
-        count = self.workgroups if workgroups is None else workgroups
-        rounds = math.ceil(count / (hardware.COMPUTE_UNITS * self.resident))
-        return rounds * self.clocks / (hardware.CLOCK_GHZ * 1e9)
+    @property
+    def hbm_clocks(self) -> float:
+        """That HBM needs for the compulsory bytes at its data sheet's rate."""
+        return self.hbm_bytes * self.clock_ghz / (hardware.HBM_TB * 1e3)
+
+    @property
+    def device_clocks(self) -> float:
+        """Modelled, of the launch: no shorter than its compulsory bytes take."""
+        return max(self.compute_clocks, self.hbm_clocks)
+
+    def seconds(self) -> float:
+        """Modelled, at the nominal clock: power and the launch itself are not in the model."""
+        return self.device_clocks / (self.clock_ghz * 1e9)
 
 
-def atomic_bytes(workgroups: int, resident: int) -> float:
+def memset_timing(size: int, clock_ghz: float = hardware.CLOCK_GHZ) -> ModelledTiming:
+    """Of so many bytes written once."""
+    return ModelledTiming(0, 0, 0.0, dict.fromkeys(UNITS, 0.0), 1.0, 0.0, size, clock_ghz)
+
+
+def model_launch(
+    code: _C.EmulatedObject,
+    kernel: str,
+    grid: Place,
+    block: Place,
+    arguments: bytes,
+    memory: Memory,
+    lds: int = 0,
+    *,
+    sample: Sequence[int] | None = None,
+    copies: int = 1,
+    hbm_bytes: float | None = None,
+    clock_ghz: float = hardware.CLOCK_GHZ,
+    parameters: Mapping[str, float] | None = None,
+) -> ModelledTiming:
+    """Executes some workgroups of a launch and models all.
+
+    The others' clocks are the middle workgroup's times what each axis of the grid makes of it,
+    between sampled positions in a straight line; or, of a `sample`, its mean.
+
+    Args:
+        code: holds the kernel.
+        kernel: its name.
+        grid: workgroups.
+        block: work-items of a workgroup.
+        arguments: the kernarg segment.
+        memory: all that the kernel may touch.
+        lds: bytes of dynamic LDS.
+        sample: workgroups to execute, numbered with x fastest. None: positions along each axis
+            through the middle of the grid.
+        copies: such grids that the launch has, one after another; the grid is one head, say.
+        hbm_bytes: that the launch must move. None: from the sample, see `compulsory_bytes`.
+        clock_ghz: nominal clock of the device.
+        parameters: constants of the model to change, by their names in
+            csrc/emulator/timing_model.h.
+
+    Raises:
+        mha_sink.EmulationError: no such kernel, workgroup or constant, or a fault.
+    """
+    (info,) = (k for k in code.kernels if k["name"] == kernel)
+    waves = -(-math.prod(block) // hardware.WAVE)
+    _, resident, _ = hardware.waves_per_simd(info["registers"], info["lds_bytes"] + lds, waves)
+    count = math.prod(grid) * copies
+    of_unit = max(-(-count // hardware.COMPUTE_UNITS), 1)
+    resident = min(max(resident, 1), of_unit)
+    rounds = min(ROUNDS, -(-of_unit // resident)) if resident > 1 else 1
+    modelled = resident * rounds
+    chosen = cross(grid) if sample is None else [_place(index, grid) for index in sample]
+    counts = code.launch(
+        kernel, grid, block, arguments, memory, lds, accesses=hbm_bytes is None,
+        sample=[_index(place, grid) for place in chosen],
+        modelled=(resident, modelled),
+        model_parameters={
+            "atomic_bytes": atomic_bytes(count, resident, clock_ghz), **(parameters or {})
+        },
+    )  # fmt: skip
+    if hbm_bytes is None:
+        buffers = counts["accesses"]["buffers"]
+        hbm_bytes = copies * compulsory_bytes(buffers, memory, len(chosen), math.prod(grid))
+
+    def spread(values: Mapping[Place, float]) -> Spread:
+        return Spread(grid, values) if sample is None else Spread.mean(grid, values)
+
+    model = counts["model"]
+    clocks = spread({place: of["clocks"] / rounds for place, of in model.items()})
+    units = {
+        "mfma": spread({place: of["mfma"] / rounds for place, of in model.items()}),
+        "valu": spread({place: of["valu"] / rounds for place, of in model.items()}),
+        "trans": spread({place: of["trans"] / rounds for place, of in model.items()}),
+        "lds": spread({place: of["lds"] / rounds for place, of in model.items()}),
+        "vmem": spread({place: of["vmem"] / rounds for place, of in model.items()}),
+    }
+    one = [clocks.at(*place) for place in _dispatch_order(grid)]
+    end = last_end(itertools.chain.from_iterable(itertools.repeat(one, copies)), resident)
+    places = min(count, hardware.COMPUTE_UNITS * resident)
+    total = max(clocks.total(), 1e-9)
+    return ModelledTiming(
+        workgroups=count,
+        resident=resident,
+        clocks=total / math.prod(grid),
+        busy={
+            unit: of.total() / total / (hardware.SIMDS if unit in PER_SIMD else 1)
+            for unit, of in units.items()
+        },
+        balance=total * copies / (places * end) if end else 1.0,
+        compute_clocks=end,
+        hbm_bytes=hbm_bytes,
+        clock_ghz=clock_ghz,
+    )
+
+
+def atomic_bytes(workgroups: int, resident: int, clock_ghz: float = hardware.CLOCK_GHZ) -> float:
     """Bytes a clock of atomics for one of the compute units that such a launch keeps busy: they
     share the device's rate, and none gets more than its L1 moves."""
     busy = min(hardware.COMPUTE_UNITS, -(-max(workgroups, 1) // resident))
-    return min(hardware.ATOMIC_TB * 1e3 / hardware.CLOCK_GHZ / busy, float(hardware.L1_BYTES))
+    return min(hardware.ATOMIC_TB * 1e3 / clock_ghz / busy, float(hardware.L1_BYTES))
 
 
-def from_counts(model: _C.ModelCounts, workgroups: int, resident: int) -> ModelledTiming:
-    """From what the compiled part returns."""
-    clocks = max(model["clocks"], 1)
-    busy = {
-        "mfma": model["mfma"] / hardware.SIMDS / clocks,
-        "valu": model["valu"] / hardware.SIMDS / clocks,
-        "trans": model["trans"] / hardware.SIMDS / clocks,
-        "lds": model["lds"] / clocks,
-        "vmem": model["vmem"] / clocks,
-    }
-    return ModelledTiming(model["clocks"], busy, workgroups, resident)
+def compulsory_bytes(
+    buffers: Mapping[str, _C.BufferCounts], memory: Memory, sampled: int, workgroups: int
+) -> float:
+    """Distinct lines of each buffer over a launch, in bytes, from some of its workgroups.
+
+    Exact where all ran. Otherwise the sampled workgroups' lines as many times as there are
+    workgroups, as if none touched another's, and no more than the buffer has: exact for what is
+    touched whole, or by one workgroup each.
+    """
+    sizes = {name: -(-size // hardware.LINE) for _, size, _, name in memory}
+    lines = 0.0
+    for name, counts in buffers.items():
+        if sampled == workgroups:
+            lines += counts["lines"]
+            continue
+        whole = sum(sizes[part] for part in name.split("+"))  # overlapping ones are one
+        lines += min(whole, counts["workgroup_lines"] / sampled * workgroups)
+    return lines * hardware.LINE
+
+
+def last_end(clocks: Iterable[float], resident: int) -> float:
+    """When the last workgroup ends: in order they go to the dies in turn, and there to the first
+    place that is free."""
+    on_die = hardware.COMPUTE_UNITS // hardware.DIES * resident
+    dies = [[0.0] * on_die for _ in range(hardware.DIES)]
+    for die, of_workgroup in zip(itertools.cycle(dies), clocks, strict=False):
+        heapq.heapreplace(die, die[0] + of_workgroup)
+    return max(map(max, dies))
+
+
+def positions(size: int) -> list[int]:
+    """Where an axis is sampled: its ends and their neighbours, where masks change the work, and
+    its middle."""
+    return sorted({0, min(1, size - 1), size // 2, max(size - 2, 0), size - 1})
+
+
+def cross(sizes: Place) -> list[Place]:
+    """The positions along each axis through the middle of the grid."""
+    x, y, z = (size // 2 for size in sizes)
+    along = [*map(positions, sizes)]
+    return sorted({
+        *((at, y, z) for at in along[0]),
+        *((x, at, z) for at in along[1]),
+        *((x, y, at) for at in along[2]),
+    })  # fmt: skip
+
+
+class Spread:
+    """A quantity of every workgroup of a grid: the middle one's times a factor of each axis."""
+
+    def __init__(self, sizes: Place, values: Mapping[Place, float]) -> None:
+        """values: on the grid's `cross`."""
+        x, y, z = (size // 2 for size in sizes)
+        self._middle = values[x, y, z]
+        lines = (
+            {at: values[at, y, z] for at in positions(sizes[0])},
+            {at: values[x, at, z] for at in positions(sizes[1])},
+            {at: values[x, y, at] for at in positions(sizes[2])},
+        )
+        self._factors = tuple(
+            [_between(line, at) / self._middle if self._middle else 1.0 for at in range(size)]
+            for line, size in zip(lines, sizes, strict=True)
+        )
+
+    @classmethod
+    def mean(cls, sizes: Place, values: Mapping[Place, float]) -> Spread:
+        """The same for every workgroup."""
+        equal = sum(values.values()) / len(values)
+        return cls(sizes, dict.fromkeys(cross(sizes), equal))
+
+    def at(self, x: int, y: int, z: int) -> float:
+        along_x, along_y, along_z = self._factors
+        return self._middle * along_x[x] * along_y[y] * along_z[z]
+
+    def total(self) -> float:
+        return self._middle * math.prod(map(sum, self._factors))
+
+
+def _between(line: Mapping[int, float], at: int) -> float:
+    """A straight line between the two known positions around `at`."""
+    low = max(known for known in line if known <= at)
+    high = min(known for known in line if known >= at)
+    if low == high:
+        return line[low]
+    return line[low] + (line[high] - line[low]) * (at - low) / (high - low)
+
+
+def _dispatch_order(grid: Place) -> Iterable[Place]:
+    return ((x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0]))
+
+
+def _index(place: Place, grid: Place) -> int:
+    return place[0] + grid[0] * (place[1] + grid[1] * place[2])
+
+
+def _place(index: int, grid: Place) -> Place:
+    return index % grid[0], index // grid[0] % grid[1], index // grid[0] // grid[1]
