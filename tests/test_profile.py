@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from mha_sink import _C, cli
 from mha_sink.profiling import hardware
 from mha_sink.profiling.bounds import Work, bounds
 from mha_sink.profiling.launch_spec import LaunchSpec, read_launch_spec
+from mha_sink.profiling.model import model_mha_bwd
 from mha_sink.profiling.report import profile_mha_bwd, useful_flops
 from mha_sink.testing import case
 
@@ -144,6 +146,57 @@ def test_text_of_mha_bwd(capsys):
         assert part in text
 
 
+MODEL_KEYS = {
+    "kernel", "workgroups", "resident", "clocks", "busy", "balance", "compute_clocks", "hbm_bytes",
+    "clock_ghz", "hbm_clocks", "device_clocks", "modelled_seconds", "useful_flops",
+    "modelled_tflops",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_the_model_of_mha_bwd_has_every_launch(capsys, deterministic):
+    command = ["profile", "mha_bwd", "--case", CASE, "--seqlen", "600", "--heads", "8/4", "--batch",
+               "2", "--model", "--json"]  # fmt: skip
+    assert cli.main([*command, *(["--deterministic"] if deterministic else [])]) == 0
+    model = json.loads(capsys.readouterr().out)["model"]
+    assert model["label"].startswith("MODEL")
+    kernels = {kernel["kernel"]: kernel for kernel in model["kernels"]}
+    assert list(kernels) == [
+        "mha_dot_do_o_bf16",
+        *(["mha_dq_dk_dv_bf16_hd64", "mha_dq_bf16_hd64"] if deterministic
+          else ["memset", "mha_dq_dk_dv_bf16_hd64", "mha_convert_dq_bf16"]),
+        "mha_reduce_d_sink",
+    ]  # fmt: skip
+    assert all(set(kernel) == MODEL_KEYS for kernel in kernels.values())
+    main = kernels["mha_dq_dk_dv_bf16_hd64"]
+    assert main["workgroups"] == 4 * 3 * 2
+    assert main["useful_flops"] == 10 * 2 * 8 * (600 * 601 // 2) * 64
+    assert 0 < main["busy"]["mfma"] < 1
+    # Workgroups of the last keys see few queries, and all compute units have room.
+    assert main["clocks"] < 0.8 * main["compute_clocks"]
+    assert main["device_clocks"] == max(main["compute_clocks"], main["hbm_clocks"])
+    call = model["call"]
+    assert call["modelled_seconds"] == pytest.approx(
+        sum(kernel["modelled_seconds"] for kernel in kernels.values())
+    )
+
+
+def test_the_model_agrees_with_what_runs():
+    """A sample of the workgroups says of bytes and unit clocks what counting all of them says."""
+    chosen = dataclasses.replace(case("smoke/d64"), seqlen_q=512, seqlen_k=512)
+    counted = {report.kernel: report for report in profile_mha_bwd(chosen)}
+    for kernel in model_mha_bwd(chosen):
+        if kernel.kernel == "memset":
+            assert kernel.timing.hbm_bytes == 512 * 2 * 64 * 4  # fp32 dq
+            continue
+        report, timing = counted[kernel.kernel], kernel.timing
+        assert timing.workgroups == report.workgroups
+        assert timing.hbm_bytes == pytest.approx(report.compulsory_bytes, rel=0.01)
+        for unit, bound in zip(("mfma", "valu", "trans"), report.bounds, strict=False):
+            modelled = timing.busy[unit] * timing.clocks / timing.resident
+            assert modelled == pytest.approx(bound.clocks, rel=0.01), (kernel.kernel, unit)
+
+
 Spec = Callable[..., Path]
 
 
@@ -233,6 +286,10 @@ def test_bad_files_cases_and_options_are_refused(elf, write, capsys, tmp_path):
         (["mha_bwd", "--case", "no/such"], "no case 'no/such'"),
         (["mha_bwd", "--case", CASE, "--seqlen", "0"], "--seqlen is 0"),
         (["mha_bwd", "--case", "packed/one", "--seqlen", "9"], "not packed"),
+        (["mha_bwd", "--case", "packed/one", "--model"], "packed/one is packed; the model needs"),
+        (["mha_bwd", "--case", CASE, "--batch", "0"], "--batch is 0"),
+        (["mha_bwd", "--case", CASE, "--heads", "6/4"], "--heads is 6/4; need 64, or 64/8"),
+        (["mha_bwd", "--case", CASE, "--heads", "x"], "--heads is x"),
         (["mha_bwd", "--case", CASE, "--launch", spec], "go together"),
     ):
         assert cli.main(["profile", *arguments]) == 2

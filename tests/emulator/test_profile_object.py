@@ -63,6 +63,23 @@ def test_conflicts_and_blocks_name_source_lines(kernel_folder, spec, capsys):
         assert re.search(rf"{part} v\d+, v\d+ \(access\.hip:{line}\)", text, re.M), text
 
 
+def test_the_model_of_an_object_alone_and_beside_ours(kernel_folder, spec, capsys):
+    launch = [str(kernel_folder / "access.co"), "--launch", str(spec), "--model"]
+    assert cli.main(["profile", "object", *launch, "--json"]) == 0
+    model = json.loads(capsys.readouterr().out)["model"]
+    (alone,) = model["kernels"]
+    assert alone["kernel"] == "global_accesses"
+    assert alone["workgroups"] == 2
+    assert alone["hbm_bytes"] == 128 * (1 + 2 + 2 + 4)  # x, offsets, sums, out
+    assert alone["useful_flops"] == 7
+    assert "call" not in model
+    assert cli.main(["profile", "mha_bwd", "--case", "smoke/d64", "--beside", *launch]) == 0
+    text = capsys.readouterr().out
+    assert "MODEL: no clock of it was measured" in text
+    assert "global_accesses" in text
+    assert "whole call, MODEL at the nominal 2.4 GHz: " in text
+
+
 def test_a_kernel_must_be_named_where_there_are_several(kernel_folder, spec, capsys):
     spec.write_text(json.dumps({k: v for k, v in LAUNCH.items() if k != "kernel"}))
     command = ["profile", "object", str(kernel_folder / "access.co"), "--launch", str(spec)]

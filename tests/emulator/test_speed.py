@@ -39,8 +39,22 @@ def report(name: str, mix: _C.InstructionMix, seconds: float) -> float:
     return rate
 
 
+@pytest.fixture
+def sanitize() -> Iterator[Callable[[str], None]]:
+    before = _C.sanitizer()
+    yield _C.set_sanitizer
+    _C.set_sanitizer(before)
+
+
+@pytest.mark.parametrize("checks", ["", "races,waits,hazards,uninit"], ids=["off", "sanitizer"])
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("hdim", [64, 128])
-def test_dense_backward(hdim: int) -> None:
+def test_dense_backward(
+    hdim: int, threads: int, checks: str, sanitize: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MHA_SINK_THREADS", str(threads))
+    sanitize(checks)
     batch, seqlen, nhead, scale = 1, 512, 2, hdim**-0.5
     generator = torch.Generator().manual_seed(0)
     q, k, v, dout = (
@@ -52,19 +66,22 @@ def test_dense_backward(hdim: int) -> None:
     arguments = (dout, q, k, v, out, lse, 0.0, scale, False, -1, -1, False)
     mha_sink.mha_bwd(*arguments)  # loads the code objects
 
-    _C.profile_start()
-    begin = time.perf_counter()
-    mha_sink.mha_bwd(*arguments)
-    seconds = time.perf_counter() - begin
-    kernels = _C.profile_stop()
+    seconds = float("inf")
+    for _ in range(3):  # the best: other processes take the processors too
+        _C.profile_start()
+        begin = time.perf_counter()
+        mha_sink.mha_bwd(*arguments)
+        seconds = min(seconds, time.perf_counter() - begin)
+        kernels = _C.profile_stop()
     total: _C.InstructionMix = {
         "wave_instructions": sum(mix["wave_instructions"] for mix in kernels.values()),
         "classes": {"mfma": sum(mix["classes"]["mfma"] for mix in kernels.values())},
     }
-    rate = report(f"mha_bwd hd{hdim}", total, seconds)
+    what = f"mha_bwd hd{hdim}, {threads} threads, sanitizer {'on' if checks else 'off'}"
+    rate = report(what, total, seconds)
     # dq, dk, dv and the two products before them, in MFMAs of 32x32x16.
     assert total["classes"]["mfma"] >= 5 * batch * nhead * seqlen**2 * hdim / 32**2 / 16
-    assert rate > FLOOR
+    assert rate > (FLOOR / 10 if checks else FLOOR)
 
 
 def test_matrix_chains(code: Code) -> None:
