@@ -36,8 +36,9 @@ class Case:
     size: str
     load: Callable[[], Object]  # may raise wheels.Unavailable
     run: Callable[[Schedule], Outcome]
-    # Wrong when a wave runs far ahead of the others: aiter's causal kernels of head dim 128 do two tiles in one
-    # workgroup with no barrier between the last LDS reads of one and the first writes of the next.
+    # Wrong when a wave runs far ahead of the others: aiter's causal kernels of head dim 128 do two
+    # tiles in one workgroup with no barrier between the last LDS reads of one and the first writes
+    # of the next.
     races: bool = False
 
 
