@@ -127,10 +127,15 @@ py::dict model_counts(const emulator::LaunchModel& model) {
   py::dict workgroups;
   for (const auto& [id, estimate] : model.estimates()) {
     const auto& [x, y, z] = id;
+    py::list timeline;
+    for (const auto& [wave, kind, begin, end] : estimate.timeline) {
+      timeline.append(py::make_tuple(wave, emulator::to_string(kind), begin, end));
+    }
     workgroups[py::make_tuple(x, y, z)] =
         py::dict(py::arg("clocks") = estimate.clocks, py::arg("mfma") = estimate.mfma,
                  py::arg("valu") = estimate.valu, py::arg("trans") = estimate.trans,
-                 py::arg("lds") = estimate.lds, py::arg("vmem") = estimate.vmem);
+                 py::arg("lds") = estimate.lds, py::arg("vmem") = estimate.vmem,
+                 py::arg("timeline") = timeline);
   }
   return workgroups;
 }
@@ -225,7 +230,8 @@ class EmulatedObject {
                   std::optional<bool> reverse, bool accesses,
                   const std::optional<std::string>& sanitize, const std::vector<uint64_t>& sample,
                   const std::optional<std::pair<uint32_t, uint32_t>>& modelled,
-                  const std::map<std::string, double>& model_parameters) const {
+                  const std::map<std::string, double>& model_parameters,
+                  uint64_t timeline_clocks) const {
     const Kernel& kernel = object_.kernel(kernel_name);
     std::vector<emulator::MemoryRange> ranges;
     for (const auto& [begin, bytes, writable, name] : memory) {
@@ -246,7 +252,8 @@ class EmulatedObject {
     std::optional<emulator::LaunchModel> model;
     if (modelled) {
       const emulator::Occupancy occupancy{modelled->first, modelled->second};
-      observers.push_back(model.emplace(kernel, occupancy, parameters).observers());
+      observers.push_back(
+          model.emplace(kernel, occupancy, parameters, timeline_clocks).observers());
     }
     const emulator::LaunchSpec spec{
         .workgroups = workgroups,
@@ -331,7 +338,8 @@ void bind_emulator(py::module_& module, const py::object& error) {
            py::arg("reverse") = py::none(), py::arg("accesses") = false,
            py::arg("sanitize") = py::none(), py::arg("sample") = std::vector<uint64_t>(),
            py::arg("modelled") = py::none(),
-           py::arg("model_parameters") = std::map<std::string, double>());
+           py::arg("model_parameters") = std::map<std::string, double>(),
+           py::arg("timeline_clocks") = 0);
 }
 
 }  // namespace mha_sink

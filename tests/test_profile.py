@@ -148,7 +148,7 @@ def test_text_of_mha_bwd(capsys):
 
 MODEL_KEYS = {
     "kernel", "workgroups", "resident", "clocks", "busy", "balance", "compute_clocks", "hbm_bytes",
-    "clock_ghz", "hbm_clocks", "device_clocks", "modelled_seconds", "useful_flops",
+    "clock_ghz", "mfma_flops", "hbm_clocks", "device_clocks", "modelled_seconds", "useful_flops",
     "modelled_tflops",
 }  # fmt: skip
 
@@ -192,6 +192,7 @@ def test_the_model_agrees_with_what_runs():
         report, timing = counted[kernel.kernel], kernel.timing
         assert timing.workgroups == report.workgroups
         assert timing.hbm_bytes == pytest.approx(report.compulsory_bytes, rel=0.01)
+        assert timing.mfma_flops == pytest.approx(report.mfma_flops)
         for unit, bound in zip(("mfma", "valu", "trans"), report.bounds, strict=False):
             modelled = timing.busy[unit] * timing.clocks / timing.resident
             assert modelled == pytest.approx(bound.clocks, rel=0.01), (kernel.kernel, unit)

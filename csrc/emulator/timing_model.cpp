@@ -10,7 +10,6 @@
 
 #include "emulator/error.h"
 #include "emulator/footprint.h"
-#include "emulator/launch.h"
 
 namespace mha_sink::emulator {
 namespace {
@@ -77,11 +76,12 @@ uint64_t drain(std::deque<uint64_t>& queue, size_t left, uint64_t now) {
 class ComputeUnit {
  public:
   ComputeUnit(const Kernel& kernel, const WorkgroupTrace& trace, Occupancy occupancy,
-              const TimingParameters& parameters)
+              const TimingParameters& parameters, uint64_t timeline_clocks)
       : program_(kernel.program),
         p_(parameters),
         statics_(statics_of(kernel, parameters)),
         trace_(trace),
+        timeline_clocks_(timeline_clocks),
         waiting_(occupancy.workgroups) {
     waves_.resize(std::min(occupancy.resident, occupancy.workgroups) * trace.waves.size());
     running_.resize(waves_.size() / trace.waves.size());
@@ -99,7 +99,10 @@ class ComputeUnit {
         push(next.wave);
         continue;
       }
-      execute(wave, time);
+      const InstructionClass kind = execute(wave, time);
+      if (time < timeline_clocks_ && next.wave < trace_.waves.size()) {
+        add_to_timeline(next.wave, kind, time);
+      }
       estimate_.clocks = std::max(estimate_.clocks, wave.next);
       if (!wave.ended() && !wave.waits_at_barrier) push(next.wave);
       if (wave.ended() && --running_[wave.place] == 0) {
@@ -175,7 +178,7 @@ class ComputeUnit {
     }
   }
 
-  void execute(ModelWave& wave, uint64_t time) {
+  InstructionClass execute(ModelWave& wave, uint64_t time) {
     const TraceEntry& entry = (*wave.trace)[wave.at++];
     const Static& fixed = statics_[entry.pc];
     wave.next = time + p_.issue;
@@ -239,6 +242,25 @@ class ComputeUnit {
         wave.accumulate[id] = accumulate;
       }
     }
+    return fixed.kind;
+  }
+
+  void add_to_timeline(uint32_t index, InstructionClass kind, uint64_t time) {
+    const ModelWave& wave = waves_[index];
+    uint64_t end = wave.next;
+    if (kind == InstructionClass::mfma) end = matrix_free_[wave.simd];
+    if (kind == InstructionClass::trans) end = vector_free_[wave.simd];
+    // A wave has two tracks: while the matrix unit works, it issues other instructions.
+    const bool matrix = kind == InstructionClass::mfma;
+    for (size_t i = estimate_.timeline.size(); i-- > 0;) {
+      TimelineSpan& last = estimate_.timeline[i];
+      if (last.wave != index || (last.kind == InstructionClass::mfma) != matrix) continue;
+      last.end = std::min(last.end, time);
+      if (last.kind != kind || last.end < time) break;
+      last.end = end;
+      return;
+    }
+    estimate_.timeline.push_back({index, kind, time, end});
   }
 
   // When work of so many clocks in the banks, given at `time`, has its result.
@@ -273,6 +295,7 @@ class ComputeUnit {
   const TimingParameters& p_;
   std::vector<Static> statics_;
   const WorkgroupTrace& trace_;
+  const uint64_t timeline_clocks_;
   uint32_t waiting_;               // workgroups that have no place yet
   std::vector<ModelWave> waves_;   // place by place
   std::vector<uint32_t> running_;  // waves of each place
@@ -318,9 +341,9 @@ void set_parameter(TimingParameters& parameters, const std::string& name, double
 }
 
 void LaunchModel::add(const WorkgroupTrace& trace) {
-  const TimingEstimate estimate = model_timing(kernel_, trace, occupancy_, parameters_);
+  TimingEstimate estimate = model_timing(kernel_, trace, occupancy_, parameters_, timeline_clocks_);
   const std::lock_guard lock(mutex_);
-  estimates_[trace.id] = estimate;
+  estimates_[trace.id] = std::move(estimate);
 }
 
 ObserverFactory LaunchModel::observers() {
@@ -328,11 +351,11 @@ ObserverFactory LaunchModel::observers() {
 }
 
 TimingEstimate model_timing(const Kernel& kernel, const WorkgroupTrace& trace, Occupancy occupancy,
-                            const TimingParameters& parameters) {
+                            const TimingParameters& parameters, uint64_t timeline_clocks) {
   if (trace.waves.empty() || occupancy.resident == 0 || occupancy.workgroups == 0) {
     throw EmulationError("kernel " + kernel.name + ": no workgroup to model");
   }
-  return ComputeUnit(kernel, trace, occupancy, parameters).run();
+  return ComputeUnit(kernel, trace, occupancy, parameters, timeline_clocks).run();
 }
 
 }  // namespace mha_sink::emulator

@@ -11,8 +11,10 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "emulator/code_object.h"
+#include "emulator/launch.h"
 #include "emulator/observer.h"
 #include "emulator/timing_trace.h"
 
@@ -45,23 +47,36 @@ struct Occupancy {
   uint32_t resident = 1, workgroups = 1;
 };
 
+// An instruction of a wave, or several of a class without a gap: from its issue until the matrix or
+// transcendental unit is free again, of others until the wave may issue the next.
+struct TimelineSpan {
+  uint32_t wave;
+  InstructionClass kind;
+  uint64_t begin, end;  // clocks
+};
+
 struct TimingEstimate {
   uint64_t clocks = 0;  // until the last wave ends
   // Of these: the units busy, summed over SIMDs for the first three.
   uint64_t mfma = 0, valu = 0, trans = 0, lds = 0, vmem = 0;
+  std::vector<TimelineSpan> timeline;  // of one workgroup's first clocks; by begin
 };
 
 // What the model says of a compute unit whose workgroups all do what the trace holds; a workgroup
-// starts when there is room.
+// starts when there is room. The first one's timeline has what issues before `timeline_clocks`.
 TimingEstimate model_timing(const Kernel& kernel, const WorkgroupTrace& trace, Occupancy occupancy,
-                            const TimingParameters& parameters);
+                            const TimingParameters& parameters, uint64_t timeline_clocks = 0);
 
 // Models every workgroup that a launch executes, each as one of many like it. `observers()` serve
 // one launch.
 class LaunchModel {
  public:
-  LaunchModel(const Kernel& kernel, Occupancy occupancy, const TimingParameters& parameters)
-      : kernel_(kernel), occupancy_(occupancy), parameters_(parameters) {}
+  LaunchModel(const Kernel& kernel, Occupancy occupancy, const TimingParameters& parameters,
+              uint64_t timeline_clocks)
+      : kernel_(kernel),
+        occupancy_(occupancy),
+        parameters_(parameters),
+        timeline_clocks_(timeline_clocks) {}
   ObserverFactory observers();
   // By the workgroup's numbers along x, y and z.
   const std::map<std::array<uint32_t, 3>, TimingEstimate>& estimates() const { return estimates_; }
@@ -72,6 +87,7 @@ class LaunchModel {
   const Kernel& kernel_;
   const Occupancy occupancy_;
   const TimingParameters parameters_;
+  const uint64_t timeline_clocks_;
   std::mutex mutex_;
   std::map<std::array<uint32_t, 3>, TimingEstimate> estimates_;
 };

@@ -383,7 +383,8 @@ class AccessCounts(TypedDict):
 
 class ModelCounts(TypedDict):
     """Clocks of the timing MODEL until the last wave ends, and those in which units were busy,
-    summed over the four SIMDs for mfma, valu and trans."""
+    summed over the four SIMDs for mfma, valu and trans. The timeline has (wave, class, begin, end)
+    of one workgroup's instructions, neighbours of a class together."""
 
     clocks: int
     mfma: int
@@ -391,6 +392,7 @@ class ModelCounts(TypedDict):
     trans: int
     lds: int
     vmem: int
+    timeline: list[tuple[int, str, int, int]]
 
 class LaunchCounts(InstructionMix):
     """`executions` has an entry for each line of `EmulatedObject.disassemble`."""
@@ -454,6 +456,7 @@ class EmulatedObject:
         sample: Sequence[int] = (),
         modelled: tuple[int, int] | None = None,
         model_parameters: dict[str, float] = {},
+        timeline_clocks: int = 0,
     ) -> LaunchCounts:
         """Runs a grid and waits for it.
 
@@ -466,4 +469,5 @@ class EmulatedObject:
         modelled: (resident, workgroups): also what the timing MODEL says of each workgroup that
             ran: of a compute unit that gets so many like it and has room for `resident` at a time.
         model_parameters: by the names of TimingParameters (emulator/timing_model.h).
+        timeline_clocks: that a modelled workgroup's timeline covers.
         """

@@ -163,6 +163,7 @@ class CodeObject:
         hbm_bytes: float | None = None,
         clock_ghz: float = CLOCK_GHZ,
         parameters: Mapping[str, float] | None = None,
+        timeline_clocks: int = 0,
     ) -> ModelledTiming:
         """A MODEL of the launch's time from a few of its workgroups, which alone are executed.
 
@@ -184,6 +185,7 @@ class CodeObject:
             clock_ghz: nominal clock of the device; an MI350X has 2.2.
             parameters: constants of the model to change, by their names in
                 csrc/emulator/timing_model.h.
+            timeline_clocks: that the timeline of the middle workgroup covers, from its start.
 
         Raises:
             mha_sink.EmulationError: no such workgroup or constant; and as `launch`.
@@ -192,6 +194,7 @@ class CodeObject:
         return model_launch(
             self._code, *prepared, sample=sample, copies=_integer("copies", copies),
             hbm_bytes=hbm_bytes, clock_ghz=clock_ghz, parameters=parameters,
+            timeline_clocks=_integer("timeline_clocks", timeline_clocks),
         )  # fmt: skip
 
     def profile(self) -> dict[str, _C.KernelCounts]:

@@ -21,6 +21,7 @@ from mha_sink import emulator
 from mha_sink.cli.errors import UsageError
 from mha_sink.cli.model_table import print_model
 from mha_sink.cli.table import print_table
+from mha_sink.profiling import plot
 from mha_sink.profiling.hardware import CLOCK_GHZ, COMPUTE_UNITS
 from mha_sink.profiling.launch_spec import read_launch_spec
 from mha_sink.profiling.model import LABEL, call_as_json, model_mha_bwd, model_object
@@ -56,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "workgroups of each, which alone are executed",
         )  # fmt: skip
         command.add_argument(
+            "--plot", type=Path, metavar="FILE",
+            help="with --model, also a picture: kernels below the device's limits, and the waves "
+            "of a workgroup of the longest one; needs matplotlib",
+        )  # fmt: skip
+        command.add_argument(
             "--blocks", type=int, default=2, help="hottest blocks of each kernel (%(default)s)"
         )
         command.add_argument(
@@ -67,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
     ours = options.what == "mha_bwd"
     if ours and (options.beside is None) != (options.launch is None):
         raise UsageError("--beside and --launch go together")
+    if options.plot is not None and not options.model:
+        raise UsageError(f"--plot is {options.plot}; it needs --model")
     file = options.beside if ours else options.file
     return (_run_model if options.model else _run_profile)(options, ours, file)
 
@@ -88,13 +96,19 @@ def _run_profile(options: argparse.Namespace, ours: bool, file: Path | None) -> 
 
 def _run_model(options: argparse.Namespace, ours: bool, file: Path | None) -> int:
     kernels, beside = [], None
+    clocks = 0 if options.plot is None else plot.TIMELINE_CLOCKS
     with _refused():
+        if options.plot is not None:
+            plot.check(options.plot)
         if ours:
-            kernels = model_mha_bwd(_case(options), options.deterministic)
+            kernels = model_mha_bwd(_case(options), options.deterministic, clocks)
         if file is not None:
-            beside = model_object(emulator.load(file), read_launch_spec(options.launch))
-    if options.json:
+            spec = read_launch_spec(options.launch)
+            beside = model_object(emulator.load(file), spec, clocks)
         shown = [*kernels, *([] if beside is None else [beside])]
+        if options.plot is not None:
+            plot.save(options.plot, shown)
+    if options.json:
         call = {"call": call_as_json(kernels)} if ours else {}
         model = {"label": LABEL, "kernels": [kernel.as_json() for kernel in shown], **call}
         _print_json({"model": model})
@@ -107,7 +121,7 @@ def _run_model(options: argparse.Namespace, ours: bool, file: Path | None) -> in
 def _refused() -> Iterator[None]:
     try:
         yield
-    except (OSError, TypeError, ValueError) as error:
+    except (ImportError, OSError, TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
 
 

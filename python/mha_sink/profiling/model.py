@@ -43,10 +43,10 @@ class ModelledKernel:
         return self.timing.seconds()
 
     def as_json(self) -> dict[str, Any]:
-        """Values that `json` writes."""
+        """Values that `json` writes; no timeline."""
         return {
             "kernel": self.kernel,
-            **asdict(self.timing),
+            **{name: value for name, value in asdict(self.timing).items() if name != "timeline"},
             "hbm_clocks": self.timing.hbm_clocks,
             "device_clocks": self.timing.device_clocks,
             "modelled_seconds": self.seconds,
@@ -66,10 +66,17 @@ def call_as_json(kernels: Sequence[ModelledKernel]) -> dict[str, Any]:
     }
 
 
-def model_mha_bwd(case: Case, deterministic: bool = False) -> list[ModelledKernel]:
+def model_mha_bwd(
+    case: Case, deterministic: bool = False, timeline_clocks: int = 0
+) -> list[ModelledKernel]:
     """Each launch of the case's backward, in order, from a few workgroups of each.
 
     Tensors hold zeros: only masks and lengths decide what the kernels execute.
+
+    Args:
+        case: dense.
+        deterministic: dq without atomics.
+        timeline_clocks: that the timelines cover.
 
     Raises:
         ValueError: the case is packed, so that a few workgroups do not stand for the others.
@@ -104,7 +111,9 @@ def model_mha_bwd(case: Case, deterministic: bool = False) -> list[ModelledKerne
             return
         code = _C.EmulatedObject(_C.kernel_binary(kernel), kernel)
         flops = useful_flops(case) if kernel.startswith(MAIN_KERNEL) else None
-        timing = model_launch(code, kernel, grid, block, arguments, memory)
+        timing = model_launch(
+            code, kernel, grid, block, arguments, memory, timeline_clocks=timeline_clocks
+        )
         found.append(ModelledKernel(kernel, timing, flops))
 
     _C.set_thread_count(torch.get_num_threads())
@@ -112,7 +121,9 @@ def model_mha_bwd(case: Case, deterministic: bool = False) -> list[ModelledKerne
     return found
 
 
-def model_object(code: emulator.CodeObject, spec: LaunchSpec) -> ModelledKernel:
+def model_object(
+    code: emulator.CodeObject, spec: LaunchSpec, timeline_clocks: int = 0
+) -> ModelledKernel:
     """A launch of a kernel of any code object.
 
     Raises:
@@ -120,5 +131,8 @@ def model_object(code: emulator.CodeObject, spec: LaunchSpec) -> ModelledKernel:
     """
     kernel = spec.kernel_of(code)
     args, memory = spec.packed()
-    timing = code.model_timing(kernel, spec.grid, spec.block, args, spec.lds, memory=memory)
+    timing = code.model_timing(
+        kernel, spec.grid, spec.block, args, spec.lds, memory=memory,
+        timeline_clocks=timeline_clocks,
+    )  # fmt: skip
     return ModelledKernel(kernel, timing, spec.useful_flops)

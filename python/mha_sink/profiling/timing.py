@@ -11,7 +11,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mha_sink import _C
 from mha_sink.profiling import hardware
@@ -41,6 +41,9 @@ class ModelledTiming:
         compute_clocks: modelled, until the last workgroup ends.
         hbm_bytes: compulsory: distinct lines of 128 bytes that the launch touches.
         clock_ghz: nominal clock of the device.
+        mfma_flops: issued.
+        timeline: (wave, class, first clock, last clock) of the middle workgroup's instructions,
+            where one was asked for.
     """
 
     workgroups: int
@@ -51,6 +54,8 @@ class ModelledTiming:
     compute_clocks: float
     hbm_bytes: float
     clock_ghz: float
+    mfma_flops: float = 0.0
+    timeline: list[tuple[int, str, int, int]] = field(default_factory=list, repr=False)
 
     @property
     def hbm_clocks(self) -> float:
@@ -86,6 +91,7 @@ def model_launch(
     hbm_bytes: float | None = None,
     clock_ghz: float = hardware.CLOCK_GHZ,
     parameters: Mapping[str, float] | None = None,
+    timeline_clocks: int = 0,
 ) -> ModelledTiming:
     """Executes some workgroups of a launch and models all.
 
@@ -107,6 +113,7 @@ def model_launch(
         clock_ghz: nominal clock of the device.
         parameters: constants of the model to change, by their names in
             csrc/emulator/timing_model.h.
+        timeline_clocks: that the timeline covers.
 
     Raises:
         mha_sink.EmulationError: no such kernel, workgroup or constant, or a fault.
@@ -127,6 +134,7 @@ def model_launch(
         model_parameters={
             "atomic_bytes": atomic_bytes(count, resident, clock_ghz), **(parameters or {})
         },
+        timeline_clocks=timeline_clocks,
     )  # fmt: skip
     if hbm_bytes is None:
         buffers = counts["accesses"]["buffers"]
@@ -144,6 +152,11 @@ def model_launch(
         "lds": spread({place: of["lds"] / rounds for place, of in model.items()}),
         "vmem": spread({place: of["vmem"] / rounds for place, of in model.items()}),
     }
+    # All workgroups have the sampled ones' mix of MFMAs.
+    flops = sum(hardware.mfma_flops(name) * n for name, n in counts["mnemonics"].items())
+    sampled = sum(of["mfma"] for of in model.values()) / modelled
+    rate = flops / sampled if sampled else 0.0
+    middle = model.get(_middle(grid))
     one = [clocks.at(*place) for place in _dispatch_order(grid)]
     end = last_end(itertools.chain.from_iterable(itertools.repeat(one, copies)), resident)
     places = min(count, hardware.COMPUTE_UNITS * resident)
@@ -160,6 +173,8 @@ def model_launch(
         compute_clocks=end,
         hbm_bytes=hbm_bytes,
         clock_ghz=clock_ghz,
+        mfma_flops=rate * units["mfma"].total() / resident * copies,
+        timeline=middle["timeline"] if middle else [],
     )
 
 
@@ -208,7 +223,7 @@ def positions(size: int) -> list[int]:
 
 def cross(sizes: Place) -> list[Place]:
     """The positions along each axis through the middle of the grid."""
-    x, y, z = (size // 2 for size in sizes)
+    x, y, z = _middle(sizes)
     along = [*map(positions, sizes)]
     return sorted({
         *((at, y, z) for at in along[0]),
@@ -222,7 +237,7 @@ class Spread:
 
     def __init__(self, sizes: Place, values: Mapping[Place, float]) -> None:
         """values: on the grid's `cross`."""
-        x, y, z = (size // 2 for size in sizes)
+        x, y, z = _middle(sizes)
         self._middle = values[x, y, z]
         lines = (
             {at: values[at, y, z] for at in positions(sizes[0])},
@@ -255,6 +270,10 @@ def _between(line: Mapping[int, float], at: int) -> float:
     if low == high:
         return line[low]
     return line[low] + (line[high] - line[low]) * (at - low) / (high - low)
+
+
+def _middle(sizes: Place) -> Place:
+    return sizes[0] // 2, sizes[1] // 2, sizes[2] // 2
 
 
 def _dispatch_order(grid: Place) -> Iterable[Place]:
