@@ -189,6 +189,7 @@ class CodeObject:
 
         Raises:
             mha_sink.EmulationError: no such workgroup or constant; and as `launch`.
+            ValueError: an empty sample; and as `launch`.
         """
         prepared = self._prepare(name, grid, block, args, lds, memory)
         return model_launch(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mha_sink import EmulationError, emulator
+from mha_sink.profiling import model
 from mha_sink.profiling.timing import (
+    ModelledTiming,
     Spread,
     atomic_bytes,
     compulsory_bytes,
     cross,
     last_end,
     memset_timing,
+    model_launch,
 )
+from mha_sink.testing import case
 
 RUN = 256
 # Beyond the run: the kernel's start and end.
@@ -65,6 +70,14 @@ def test_constants_can_be_changed(code):
 def test_workgroups_beyond_the_grid_are_refused(code):
     with pytest.raises(EmulationError, match="sample of workgroup 3 of 3"):
         code.model_timing("run_barrier", 3, 64, [np.zeros(64, np.uint32)], sample=[3])
+    with pytest.raises(ValueError, match="sample is empty"):
+        code.model_timing("run_barrier", 3, 64, [np.zeros(64, np.uint32)], sample=[])
+
+
+@pytest.mark.parametrize(("grid", "block"), [(0, 64), (1, 0), ((1, 0, 1), 64)])
+def test_empty_launches_are_refused(code, grid, block):
+    with pytest.raises(EmulationError, match=r"grid of \(|workgroup size \("):
+        code.model_timing("run_barrier", grid, block, [np.zeros(64, np.uint32)])
 
 
 def test_priority_decides_between_ready_waves(code):
@@ -126,9 +139,40 @@ def test_the_sample_stands_for_the_grid():
     values = {(x, y, z): 10.0 + 2 * y for x, y, z in cross(sizes)}
     assert len(values) == 2 + 5 + 1
     spread = Spread(sizes, values)
-    assert spread.at(2, 7, 1) == pytest.approx(24)
+    assert list(spread.in_order()) == pytest.approx(
+        [10 + 2 * y for _ in range(2) for y in range(32) for _ in range(3)]
+    )
     assert spread.total() == pytest.approx(6 * sum(10 + 2 * y for y in range(32)))
     assert Spread.mean(sizes, {(0, 0, 0): 2.0, (1, 1, 1): 4.0}).total() == 3 * 32 * 2 * 3
+
+
+def test_a_sample_is_close_to_modelling_every_workgroup(monkeypatch: pytest.MonkeyPatch):
+    """Causal: the last keys see a fraction of the queries."""
+    causal = dataclasses.replace(case("smoke/d64-causal"), seqlen_q=2048, seqlen_k=2048)
+
+    def main() -> ModelledTiming:
+        return next(k.timing for k in model.model_mha_bwd(causal) if k.useful_flops)
+
+    sampled = main()
+
+    def every(code, kernel, grid, *launch, **more):  # type: ignore[no-untyped-def]
+        return model_launch(
+            code, kernel, grid, *launch, **more, sample=range(grid[0] * grid[1] * grid[2])
+        )
+
+    monkeypatch.setattr(model, "model_launch", every)
+    exact = main()
+    assert sampled.workgroups == exact.workgroups == 2 * 8
+    assert sampled.clocks == pytest.approx(exact.clocks, rel=0.02)
+    assert sampled.busy["mfma"] == pytest.approx(exact.busy["mfma"], rel=0.02)
+    assert sampled.compute_clocks > 1.5 * exact.clocks
+
+
+def test_more_workgroups_than_can_be_followed_load_the_device_evenly(code):
+    x = [np.zeros(64, np.uint32)]
+    few = code.model_timing("run_barrier", 1, 64, x, lds=160 * 1024, copies=2**20)
+    many = code.model_timing("run_barrier", (2**25, 1, 1), 64, x, lds=160 * 1024, copies=2**7)
+    assert many.seconds() == pytest.approx(2**12 * few.seconds(), rel=0.01)
 
 
 def test_the_longest_workgroups_decide_when_a_launch_ends():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mha_sink import _C
@@ -24,6 +24,8 @@ PER_SIMD = ("mfma", "valu", "trans")
 # A place's later workgroups overlap with its neighbours' earlier ones, so several are modelled in
 # turn; more would not change their mean.
 ROUNDS = 4
+# Workgroups whose dispatch is followed one by one; more are taken to load the device evenly.
+DISPATCHED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,13 @@ def model_launch(
         timeline_clocks: that the timeline covers.
 
     Raises:
-        mha_sink.EmulationError: no such kernel, workgroup or constant, or a fault.
+        mha_sink.EmulationError: no such workgroup or constant, or a fault.
+        ValueError: an empty sample.
     """
     (info,) = (k for k in code.kernels if k["name"] == kernel)
-    waves = -(-math.prod(block) // hardware.WAVE)
+    if sample is not None and not sample:
+        raise ValueError("sample is empty; need workgroups that stand for the others, or None")
+    waves = max(-(-math.prod(block) // hardware.WAVE), 1)
     _, resident, _ = hardware.waves_per_simd(info["registers"], info["lds_bytes"] + lds, waves)
     count = math.prod(grid) * copies
     of_unit = max(-(-count // hardware.COMPUTE_UNITS), 1)
@@ -157,10 +162,13 @@ def model_launch(
     sampled = sum(of["mfma"] for of in model.values()) / modelled
     rate = flops / sampled if sampled else 0.0
     middle = model.get(_middle(grid))
-    one = [clocks.at(*place) for place in _dispatch_order(grid)]
-    end = last_end(itertools.chain.from_iterable(itertools.repeat(one, copies)), resident)
     places = min(count, hardware.COMPUTE_UNITS * resident)
     total = max(clocks.total(), 1e-9)
+    if count <= DISPATCHED:
+        one = list(clocks.in_order())
+        end = last_end(itertools.chain.from_iterable(itertools.repeat(one, copies)), resident)
+    else:
+        end = total * copies / places
     return ModelledTiming(
         workgroups=count,
         resident=resident,
@@ -169,7 +177,7 @@ def model_launch(
             unit: of.total() / total / (hardware.SIMDS if unit in PER_SIMD else 1)
             for unit, of in units.items()
         },
-        balance=total * copies / (places * end) if end else 1.0,
+        balance=total * copies / (places * max(end, 1e-9)),
         compute_clocks=end,
         hbm_bytes=hbm_bytes,
         clock_ghz=clock_ghz,
@@ -218,7 +226,8 @@ def last_end(clocks: Iterable[float], resident: int) -> float:
 def positions(size: int) -> list[int]:
     """Where an axis is sampled: its ends and their neighbours, where masks change the work, and
     its middle."""
-    return sorted({0, min(1, size - 1), size // 2, max(size - 2, 0), size - 1})
+    last = max(size - 1, 0)  # a launch without workgroups is refused where it is made
+    return sorted({0, min(1, last), size // 2, max(last - 1, 0), last})
 
 
 def cross(sizes: Place) -> list[Place]:
@@ -239,14 +248,11 @@ class Spread:
         """values: on the grid's `cross`."""
         x, y, z = _middle(sizes)
         self._middle = values[x, y, z]
-        lines = (
+        self._sizes = sizes
+        self._lines = (
             {at: values[at, y, z] for at in positions(sizes[0])},
             {at: values[x, at, z] for at in positions(sizes[1])},
             {at: values[x, y, at] for at in positions(sizes[2])},
-        )
-        self._factors = tuple(
-            [_between(line, at) / self._middle if self._middle else 1.0 for at in range(size)]
-            for line, size in zip(lines, sizes, strict=True)
         )
 
     @classmethod
@@ -255,12 +261,20 @@ class Spread:
         equal = sum(values.values()) / len(values)
         return cls(sizes, dict.fromkeys(cross(sizes), equal))
 
-    def at(self, x: int, y: int, z: int) -> float:
-        along_x, along_y, along_z = self._factors
-        return self._middle * along_x[x] * along_y[y] * along_z[z]
+    def in_order(self) -> Iterator[float]:
+        """Of each workgroup, x fastest."""
+        along_x, along_y, along_z = (
+            [_between(line, at) / (self._middle or 1.0) for at in range(size)]
+            for line, size in zip(self._lines, self._sizes, strict=True)
+        )
+        for of_z in along_z:
+            for of_y in along_y:
+                of_row = self._middle * of_z * of_y
+                yield from (of_row * of_x for of_x in along_x)
 
     def total(self) -> float:
-        return self._middle * math.prod(map(sum, self._factors))
+        """Of all workgroups."""
+        return self._middle * math.prod(_sum(line) / (self._middle or 1.0) for line in self._lines)
 
 
 def _between(line: Mapping[int, float], at: int) -> float:
@@ -272,12 +286,18 @@ def _between(line: Mapping[int, float], at: int) -> float:
     return line[low] + (line[high] - line[low]) * (at - low) / (high - low)
 
 
+def _sum(line: Mapping[int, float]) -> float:
+    """Of all positions, with straight lines between the known ones."""
+    known = sorted(line.items())
+    between = (
+        (b - a) * value + (other - value) * (b - a - 1) / 2
+        for (a, value), (b, other) in itertools.pairwise(known)
+    )
+    return sum(between) + known[-1][1]
+
+
 def _middle(sizes: Place) -> Place:
     return sizes[0] // 2, sizes[1] // 2, sizes[2] // 2
-
-
-def _dispatch_order(grid: Place) -> Iterable[Place]:
-    return ((x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0]))
 
 
 def _index(place: Place, grid: Place) -> int:
