@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 CLOCK_GHZ = 2.4  # MI355X peak engine clock; sustained matrix work runs slower, by power
-CLOCK_GHZ_MI350X = 2.2
+CLOCK_GHZ_MI350X = 2.2  # likewise; 1000 W instead of 1400
 COMPUTE_UNITS = 256
-DIES = 8  # of the compute units; workgroups go to them in turn
+DIES = 8  # XCDs of 32 compute units; workgroups go to them in turn (HazyResearch/HipKittens)
 SIMDS = 4  # of a compute unit
 WAVE = 64
 

@@ -200,7 +200,7 @@ def compulsory_bytes(
 
     Exact where all ran. Otherwise the sampled workgroups' lines as many times as there are
     workgroups, as if none touched another's, and no more than the buffer has: exact for what is
-    touched whole, or by one workgroup each.
+    touched whole, or by one workgroup each, and too much where many share a part.
     """
     sizes = {name: -(-size // hardware.LINE) for _, size, _, name in memory}
     lines = 0.0
@@ -208,7 +208,8 @@ def compulsory_bytes(
         if sampled == workgroups:
             lines += counts["lines"]
             continue
-        whole = sum(sizes[part] for part in name.split("+"))  # overlapping ones are one
+        # Overlapping ones are one, named after all.
+        whole = sizes[name] if name in sizes else sum(sizes[part] for part in name.split("+"))
         lines += min(whole, counts["workgroup_lines"] / sampled * workgroups)
     return lines * hardware.LINE
 
