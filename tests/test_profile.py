@@ -16,7 +16,8 @@ from mha_sink.profiling import hardware
 from mha_sink.profiling.bounds import Work, bounds
 from mha_sink.profiling.launch_spec import LaunchSpec, read_launch_spec
 from mha_sink.profiling.model import model_mha_bwd
-from mha_sink.profiling.report import profile_mha_bwd, useful_flops
+from mha_sink.profiling.report import profile_mha_bwd, useful_flops, visible_pairs
+from mha_sink.reference.dense import visible_keys
 from mha_sink.testing import case
 
 CASE = "smoke/d64-causal"
@@ -86,12 +87,27 @@ def test_occupancy(registers, lds_bytes, waves, expected):
     assert hardware.waves_per_simd(registers, lds_bytes, waves) == expected
 
 
+@pytest.mark.parametrize("lengths", [(113, 203), (203, 113), (64, 64), (1, 5), (5, 1), (0, 3)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [(-1, -1), (0, 0), (40, 20), (-1, 50), (7, -1), (300, 300)])
+def test_visible_pairs_are_those_of_the_reference(lengths, causal, window):
+    assert visible_pairs(*lengths, causal, window) == visible_keys(*lengths, causal, window).sum()
+
+
 def test_useful_flops_count_visible_pairs():
     assert useful_flops(case("smoke/d64")) == 10 * 2 * 128 * 128 * 64
     assert useful_flops(case("smoke/d64-causal")) == 10 * 2 * (128 * 129 // 2) * 64
     pairs = 113 * 203 * 2
     assert useful_flops(case("hdim/d64-v128")) == 2 * pairs * (3 * 64 + 2 * 128)
     assert useful_flops(case("packed/equal")) == 10 * 4 * 2 * 64 * 64 * 64
+
+
+def test_a_deterministic_call_shares_the_products():
+    kernels = {report.kernel: report for report in profile_mha_bwd(case(CASE), deterministic=True)}
+    main, dq = kernels["mha_dq_dk_dv_bf16_hd64"], kernels["mha_dq_bf16_hd64"]
+    assert main.useful_flops == 4 * dq.useful_flops == 0.8 * useful_flops(case(CASE))
+    assert main.useful_flops <= main.mfma_flops
+    assert 3 * dq.useful_flops <= dq.mfma_flops
 
 
 def test_a_profile_of_mha_bwd_is_consistent():
@@ -170,7 +186,9 @@ def test_the_model_of_mha_bwd_has_every_launch(capsys, deterministic):
     assert all(set(kernel) == MODEL_KEYS for kernel in kernels.values())
     main = kernels["mha_dq_dk_dv_bf16_hd64"]
     assert main["workgroups"] == 4 * 3 * 2
-    assert main["useful_flops"] == 10 * 2 * 8 * (600 * 601 // 2) * 64
+    whole = 10 * 2 * 8 * (600 * 601 // 2) * 64
+    assert main["useful_flops"] == (0.8 if deterministic else 1.0) * whole
+    assert model["call"]["useful_flops"] == whole
     assert 0 < main["busy"]["mfma"] < 1
     # Workgroups of the last keys see few queries, and all compute units have room.
     assert main["clocks"] < 0.8 * main["compute_clocks"]

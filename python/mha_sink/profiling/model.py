@@ -11,7 +11,7 @@ import torch
 from mha_sink import _C, _tensors, emulator
 from mha_sink.profiling.arrays import Arena, aligned_zeros
 from mha_sink.profiling.launch_spec import LaunchSpec
-from mha_sink.profiling.report import MAIN_KERNEL, useful_flops
+from mha_sink.profiling.report import useful_flops_of
 from mha_sink.profiling.timing import Memory, ModelledTiming, Place, memset_timing, model_launch
 from mha_sink.testing import Case
 
@@ -110,7 +110,7 @@ def model_mha_bwd(
             found.append(ModelledKernel(kernel, memset_timing(memory[0][1])))
             return
         code = _C.EmulatedObject(_C.kernel_binary(kernel), kernel)
-        flops = useful_flops(case) if kernel.startswith(MAIN_KERNEL) else None
+        flops = useful_flops_of(kernel, case, deterministic)
         timing = model_launch(
             code, kernel, grid, block, arguments, memory, timeline_clocks=timeline_clocks
         )

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+
 from mha_sink import _C, emulator
 from mha_sink.profiling import hardware
 from mha_sink.profiling.bounds import Bound, Work, bounds
 from mha_sink.profiling.launch_spec import LaunchSpec
-from mha_sink.reference.dense import visible_keys
 from mha_sink.testing import Case, make_inputs
 from mha_sink.testing.check import run_guarded
 
 # Entries of AccessCounts["sites"].
 BYTES, LINES, LDS_BYTES, LDS_CLOCKS, LDS_LEAST_CLOCKS = range(5)
-MAIN_KERNEL = "mha_dq_dk_dv_"  # the one with the five matrix products
+# The one with the five matrix products, or all but dq's; and the one for dq, without atomics.
+MAIN_KERNEL, DQ_KERNEL = "mha_dq_dk_dv_", "mha_dq_"
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def profile_mha_bwd(case: Case, deterministic: bool = False, block_count: int = 
     reports = []
     for name, counts in counted.items():
         code = emulator.load(_C.kernel_binary(name), name)
-        useful = useful_flops(case) if name.startswith(MAIN_KERNEL) else None
+        useful = useful_flops_of(name, case, deterministic)
         reports.append(report(code, name, counts, useful_flops=useful, block_count=block_count))
     return sorted(reports, key=lambda r: -r.wave_instructions)
 
@@ -151,15 +153,39 @@ def profile_object(code: emulator.CodeObject, spec: LaunchSpec, block_count: int
 
 def useful_flops(case: Case) -> float:
     """Of the five products of attention's backward, pairs of query and key that see each other."""
+    # S, dq and dk have products of hdim; dP and dv of hdim_v.
+    return _product_flops(case, 3 * case.hdim + 2 * (case.hdim_v or case.hdim))
+
+
+def useful_flops_of(kernel: str, case: Case, deterministic: bool) -> float | None:
+    """The part of one of the call's kernels; None of those without products.
+
+    A deterministic call's kernel for dq computes S and dP anew: only dq counts there.
+    """
+    of_dq = _product_flops(case, case.hdim)
+    if kernel.startswith(MAIN_KERNEL):
+        return useful_flops(case) - (of_dq if deterministic else 0.0)
+    return of_dq if kernel.startswith(DQ_KERNEL) else None
+
+
+def _product_flops(case: Case, depth: int) -> float:
+    """2 for each multiply-add of every visible pair and head."""
     lengths = zip(
         case.seqlens_q or (case.seqlen_q,), case.seqlens_k or (case.seqlen_k,), strict=True
     )
-    pairs = sum(int(visible_keys(q, k, case.causal, case.window).sum()) for q, k in lengths) * (
+    pairs = sum(visible_pairs(q, k, case.causal, case.window) for q, k in lengths) * (
         1 if case.packed else case.batch
     )
-    hdim_v = case.hdim_v or case.hdim
-    # S, dq and dk have products of hdim; dP and dv of hdim_v; 2 a multiply-add.
-    return 2.0 * pairs * case.nhead_q * (3 * case.hdim + 2 * hdim_v)
+    return 2.0 * pairs * case.nhead_q * depth
+
+
+def visible_pairs(seqlen_q: int, seqlen_k: int, causal: bool, window: tuple[int, int]) -> int:
+    """How many `reference.dense.visible_keys` has, without its seqlen_q * seqlen_k bytes."""
+    left, right = window[0], 0 if causal else window[1]
+    diagonal = torch.arange(seqlen_q) + (seqlen_k - seqlen_q)
+    first = diagonal - left if left >= 0 else torch.zeros_like(diagonal)
+    end = diagonal + right + 1 if right >= 0 else torch.full_like(diagonal, seqlen_k)
+    return int((end.clamp(max=seqlen_k) - first.clamp(min=0)).clamp(min=0).sum())
 
 
 def report(
