@@ -52,10 +52,14 @@ struct DqDkDvConfig {
   // Whether blocks of the same queries keep the 32 broadcast row constants in registers.
   static constexpr bool kShareRowBroadcasts = kLargerHeadDim <= 64;
 
+  // Whether dQ of a tile waits in registers for the next one's loads to go ahead of its atomics. Of
+  // three blocks a wave, 48 registers more would cost moves of accumulators.
+  static constexpr bool kDelayDq = kWaveDqBlocks <= 2;
+
   // Whether addresses are computed for each phase of a step, and strides loaded for each tile,
   // where keeping them would spill.
   static constexpr bool kRecomputeAddresses = kLargerHeadDim == 256;
-  static constexpr bool kReloadStrides = kLargerHeadDim >= 192;
+  static constexpr bool kReloadStrides = kLargerHeadDim == 96 || kLargerHeadDim >= 192;
 
   struct LdsPlan {
     KeyTile k;
@@ -297,19 +301,43 @@ struct DqDkDv {
     }
   }
 
-  // dq_acc += dS K for the wave's blocks of the tile, over all keys of the workgroup.
-  MHA_SINK_DEVICE void accumulate_dq(const QueryCursor& at) {
-    const int query0 = at.tile * kQueries;
-    const int rows = min(seqlen_q - query0, kQueries);
-    // Rows past the sequence's end lie past the buffer's: their zeros are not added.
-    const Buffer dq_rows =
-        make_buffer(sequence.accumulator(p.dq_acc, at.head, p.hdim_q) + int64_t{query0} * p.hdim_q,
-                    rows * p.hdim_q * 4);
-    const uint32_t eight_rows = 8 * p.hdim_q * 4;
+  // dQ of a tile, the wave's blocks, on its way to where it is added.
+  struct DqTile {
+    f32x16 block[Config::kDelayDq ? Config::kWaveDqBlocks : 1];
+    Buffer rows;
+  };
+
+  // Of no rows: atomics on it are dropped. So are all without dq_acc; a branch around them would
+  // make every wait for loads one for the atomics too, since paths with and without them meet.
+  MHA_SINK_DEVICE DqTile no_dq() const {
+    DqTile tile;
+#pragma unroll
+    for (f32x16& block : tile.block) block = f32x16(0.0f);
+    tile.rows = make_buffer(p.dq_acc.data, 0);
+    return tile;
+  }
+
+  // Calls function(i, block) for the wave's blocks of a dQ tile.
+  template <class Function>
+  MHA_SINK_DEVICE void for_dq_blocks(Function&& function) const {
 #pragma unroll
     for (int i = 0; i < Config::kWaveDqBlocks; ++i) {
       const int block = wave + i * Config::kWaves;
       if (Config::kDqBlocks % Config::kWaves != 0 && block >= Config::kDqBlocks) break;
+      function(i, block);
+    }
+  }
+
+  // dS K for the wave's blocks of the tile, over all keys of the workgroup; added unless that waits
+  // for the next tile's loads.
+  MHA_SINK_DEVICE void accumulate_dq(const QueryCursor& at, DqTile& tile) {
+    const int query0 = at.tile * kQueries;
+    const int rows = min(seqlen_q - query0, kQueries);
+    // Rows past the sequence's end lie past the buffer's: their zeros are not added.
+    tile.rows =
+        make_buffer(sequence.accumulator(p.dq_acc, at.head, p.hdim_q) + int64_t{query0} * p.hdim_q,
+                    rows * p.hdim_q * 4);
+    for_dq_blocks([&](int i, int block) {
       const int qb = block / Config::kDimBlocksQ, db = block % Config::kDimBlocksQ;
       Product product;
       product.start(lds.ds[qb].load(lane, 0), lds.k.load_columns(lane, 0, db));
@@ -317,19 +345,34 @@ struct DqDkDv {
       for (int key = 16; key < Config::kKeys; key += 16) {
         product.add(lds.ds[qb].load(lane, key), lds.k.load_columns(lane, key, db));
       }
-      const f32x16 dq = product.ready();
-      const int column = db * 32 + lane % 32;
-      const uint32_t row = qb * 32 + 4 * (lane / 32);
-      uint32_t lane_offset[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        lane_offset[i] = column < p.hdim_q ? ((row + i) * p.hdim_q + column) * 4 : kOutOfRange;
-        opaque(lane_offset[i]);  // or 16 offsets would stay in registers
+      if constexpr (Config::kDelayDq) {
+        tile.block[i] = product.ready();
+      } else {
+        add_dq_block(tile.rows, block, product.ready());
       }
+    });
+  }
+
+  MHA_SINK_DEVICE void add_delayed_dq(const DqTile& tile) {
+    if constexpr (Config::kDelayDq) {
+      for_dq_blocks([&](int i, int block) { add_dq_block(tile.rows, block, tile.block[i]); });
+    }
+  }
+
+  MHA_SINK_DEVICE void add_dq_block(Buffer rows, int block, const f32x16& dq) {
+    const int qb = block / Config::kDimBlocksQ, db = block % Config::kDimBlocksQ;
+    const uint32_t eight_rows = 8 * p.hdim_q * 4;
+    const int column = db * 32 + lane % 32;
+    const uint32_t row = qb * 32 + 4 * (lane / 32);
+    uint32_t lane_offset[4];
 #pragma unroll
-      for (int r = 0; r < 16; ++r) {
-        buffer_atomic_add(dq_rows, lane_offset[r % 4], r / 4 * eight_rows, dq[r]);
-      }
+    for (int i = 0; i < 4; ++i) {
+      lane_offset[i] = column < p.hdim_q ? ((row + i) * p.hdim_q + column) * 4 : kOutOfRange;
+      opaque(lane_offset[i]);  // or 16 offsets would stay in registers
+    }
+#pragma unroll
+    for (int r = 0; r < 16; ++r) {
+      buffer_atomic_add(rows, lane_offset[r % 4], r / 4 * eight_rows, dq[r]);
     }
   }
 
@@ -350,7 +393,8 @@ struct DqDkDv {
     }
   }
 
-  MHA_SINK_DEVICE void step(const QueryCursor& at, const QueryCursor& next, int buffer) {
+  MHA_SINK_DEVICE void step(const QueryCursor& at, const QueryCursor& next, int buffer,
+                            DqTile& dq) {
     PackedBlock<> p_block[Config::kQueryBlocks][Config::kKeyBlocks];
     PackedBlock<> ds_block[Config::kQueryBlocks][Config::kKeyBlocks];
     const int query0 = at.tile * kQueries;
@@ -363,6 +407,9 @@ struct DqDkDv {
     workgroup_barrier();
     // Not earlier: the registers of the next tile would be live beside those of S and dP.
     stage(next);
+    // Of the tile before, behind the loads of the next: memory answers in order, so that waiting
+    // for those loads would be waiting for atomics that were issued before them.
+    add_delayed_dq(dq);
     begin_phase();
 #pragma unroll
     for (int qb = 0; qb < Config::kQueryBlocks; ++qb) {
@@ -420,14 +467,15 @@ struct DqDkDv {
       await_staged();
       store_staged(0);
       workgroup_barrier();
+      DqTile dq = no_dq();
       for (int item = 0; item < items; ++item) {
         QueryCursor next = at;
         next.advance();
-        step(at, next, item % Config::kBuffers);
+        step(at, next, item % Config::kBuffers, dq);
         if (wants_dq()) {
           begin_phase();
-          accumulate_dq(at);
-          await_staged();  // in both branches: behind them it would be for the atomics too
+          accumulate_dq(at, dq);
+          await_staged();  // in both branches: behind them it would be for such atomics too
         } else {
           await_staged();
         }
@@ -437,6 +485,7 @@ struct DqDkDv {
         store_staged((item + 1) % Config::kBuffers);
         workgroup_barrier();
       }
+      add_delayed_dq(dq);
     }
     const auto& params = reloaded_params<DqDkDvParams>();
     store_keys(params.dk, params.hdim_q, params.scale, dk);
