@@ -22,6 +22,9 @@ from mha_sink.profiling.timing import (
 )
 from mha_sink.testing import case
 
+# The kernels of timing.hip compute with whatever their registers hold.
+pytestmark = pytest.mark.faulty
+
 RUN = 256
 # Beyond the run: the kernel's start and end.
 SLACK = 500
