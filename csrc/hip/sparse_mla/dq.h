@@ -144,11 +144,12 @@ struct Dq {
     // A row that sees nothing, or nothing beside its sink, has P = dS = 0 whatever delta is.
     const bool sees_slots = exists && __builtin_fabsf(lse) != __builtin_inff();
     row_lse = sees_slots ? -lse * kLog2E : -__builtin_inff();
-    row_delta = sees_slots ? delta * p.scale : 0.0f;
+    row_delta = sees_slots ? delta : 0.0f;
   }
 
-  // P and dS of the wave's block of slots (rows) times heads (columns). `slots` of them exist.
-  MHA_SINK_DEVICE void scores(int slots, Block& p_block, Block& ds_block) {
+  // P and dS of the wave's block of slots (rows) times heads (columns). `slots` of them exist. dS
+  // twice: dQ is scaled at its end, dKV cannot be, since it has P do as well.
+  MHA_SINK_DEVICE void scores(int slots, Block& p_block, Block& ds_block, Block& scaled_block) {
     typename Heads::template Vector<kDtype> s_product[Heads::kParts], dp_product[Heads::kParts];
     struct Operands {
       Operand kv, dout;
@@ -187,11 +188,13 @@ struct Dq {
         s[r] = Heads::is_slot(lane, r, slots) ? s[r] : 0.0f;
       }
     }
-    dp = s * __builtin_elementwise_fma(dp, Scores(p.scale), Scores(-row_delta));
+    dp = s * (dp - Scores(row_delta));
+    const Scores scaled = dp * p.scale;
 #pragma unroll
     for (int w = 0; w < Block::kWords; ++w) {
       p_block.word[w] = pack<kDtype>(s[2 * w], s[2 * w + 1]);
       ds_block.word[w] = pack<kDtype>(dp[2 * w], dp[2 * w + 1]);
+      scaled_block.word[w] = pack<kDtype>(scaled[2 * w], scaled[2 * w + 1]);
     }
   }
 
@@ -229,7 +232,7 @@ struct Dq {
     float* acc = p.dq_acc ? p.dq_acc + (int64_t{token} * p.heads + head) * kHeadDim : nullptr;
 #pragma unroll
     for (int i = 0; i < Config::kWaveDimBlocks; ++i) {
-      typename Heads::Registers block = Heads::join(dq[i]);
+      typename Heads::Registers block = Heads::join(dq[i]) * p.scale;
       const uint32_t dim0 = (slot_block * Config::kWaveDimBlocks + i) * 32;
       if (acc && head < p.heads) {
 #pragma unroll
@@ -311,10 +314,10 @@ struct Dq {
   MHA_SINK_DEVICE void step(const int32_t* list, int slot0, int end, int count) {
     // Without room for the offsets of a step, they are computed in each: clang 20 would spill 32.
     if constexpr (!Config::kPrefetch || __clang_major__ <= 20) opaque(lane);
-    Block p_block, ds_block;
+    Block p_block, ds_block, scaled_block;
     const int block0 = slot0 + slot_block * kBlockSlots;
     if (block0 < end) {
-      scores(end - block0, p_block, ds_block);
+      scores(end - block0, p_block, ds_block, scaled_block);
     } else {
 #pragma unroll
       for (int w = 0; w < Block::kWords; ++w) ds_block.word[w] = 0;
@@ -329,7 +332,7 @@ struct Dq {
     if (block0 < end) {
       const int chunk_block = (block0 - p.chunk.slot0) / kBlockSlots;
       store_block(p.p, chunk_block, p_block);
-      store_block(p.ds, chunk_block, ds_block);
+      store_block(p.ds, chunk_block, scaled_block);
     }
     accumulate();
     if (!more) return;
