@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings_call.h"
 #include "bindings_device.h"
 #include "bindings_emulator.h"
 #include "bindings_sparse_mla.h"
@@ -20,28 +21,11 @@ namespace {
 
 namespace py = pybind11;
 
-// Called without the GIL, from the thread that entered mha_bwd.
-void* call_workspace_alloc(const py::object& workspace_alloc, size_t bytes, bool zero_init) {
-  py::gil_scoped_acquire gil;
-  const py::object address = workspace_alloc(bytes, zero_init);
-  if (!py::isinstance<py::int_>(address)) {
-    throw py::type_error("workspace_alloc returned " + std::string(py::repr(address)) +
-                         "; an address as an int is needed");
-  }
-  return reinterpret_cast<void*>(address.cast<uintptr_t>());
-}
-
 float mha_bwd_binding(const MhaBwdCall& call, const py::object& workspace_alloc, uintptr_t stream,
                       bool timed) {
   const MhaBwdProblem problem = check(call, Outputs::required);
-  const stream_config config{.stream_id_ = reinterpret_cast<void*>(stream),
-                             .time_kernel_ = timed,
-                             .cold_niters_ = 0,
-                             .nrepeat_ = 1,
-                             .device_ = &device_named(call.q->device)};
-  const WorkspaceAlloc alloc = [&](size_t bytes, bool zero_init) {
-    return call_workspace_alloc(workspace_alloc, bytes, zero_init);
-  };
+  const stream_config config = config_of(call.q->device, stream, timed);
+  const WorkspaceAlloc alloc = python_alloc(workspace_alloc);
   py::gil_scoped_release no_gil;
   return run_mha_bwd(problem, alloc, config);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "bindings_call.h"
 #include "device/intercepted.h"
 #include "device/rocm_runtime.h"
 #include "hip/mha/params.h"
@@ -104,10 +105,7 @@ void list_launches(const MhaBwdCall& call, const py::object& workspace_alloc,
         launch("memset", one, one, py::bytes(),
                py::make_tuple(described({data, bytes, true, "memory"})));
       });
-  const WorkspaceAlloc alloc = [&](size_t bytes, bool zero_init) {
-    return reinterpret_cast<void*>(workspace_alloc(bytes, zero_init).cast<uintptr_t>());
-  };
-  run_mha_bwd(problem, alloc, {.device_ = &device});
+  run_mha_bwd(problem, python_alloc(workspace_alloc), {.device_ = &device});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bindings_call.h"
 #include "host/checks_contents.h"
 #include "host/checks_sparse_mla.h"
 #include "host/device_name.h"
@@ -15,27 +16,6 @@ namespace mha_sink {
 namespace {
 
 namespace py = pybind11;
-
-// Called without the GIL, from the thread that entered.
-WorkspaceAlloc python_alloc(const py::object& workspace_alloc) {
-  return [&workspace_alloc](size_t bytes, bool zero_init) {
-    const py::gil_scoped_acquire gil;
-    const py::object address = workspace_alloc(bytes, zero_init);
-    if (!py::isinstance<py::int_>(address)) {
-      throw py::type_error("workspace_alloc returned " + std::string(py::repr(address)) +
-                           "; an address as an int is needed");
-    }
-    return reinterpret_cast<void*>(address.cast<uintptr_t>());
-  };
-}
-
-stream_config config_of(const std::string& device, uintptr_t stream, bool timed) {
-  return {.stream_id_ = reinterpret_cast<void*>(stream),
-          .time_kernel_ = timed,
-          .cold_niters_ = 0,
-          .nrepeat_ = 1,
-          .device_ = &device_named(device)};
-}
 
 float fwd(const SparseMlaFwdCall& call, const py::object& workspace_alloc, uintptr_t stream,
           bool timed) {

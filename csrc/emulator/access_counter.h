@@ -13,8 +13,6 @@
 
 namespace mha_sink::emulator {
 
-inline constexpr uint64_t kLineBytes = 128;  // of the L1 and L2 of gfx950
-
 // Of one static instruction, over all its executions.
 struct SiteCounts {
   uint64_t bytes = 0;       // that lanes moved; LDS-DMA: from memory

@@ -9,6 +9,8 @@
 
 namespace mha_sink::emulator {
 
+inline constexpr uint64_t kLineBytes = 128;  // of the L1 and L2 of gfx950
+
 enum class MemorySpace : uint8_t { none, lds, global, scratch, scalar };
 enum class AccessKind : uint8_t { load, store, atomic };
 

@@ -10,8 +10,6 @@
 namespace mha_sink::emulator {
 namespace {
 
-constexpr uint64_t kLineBytes = 128;
-
 class TraceObserver final : public Observer {
  public:
   TraceObserver(const Kernel& kernel, const std::function<void(const WorkgroupTrace&)>& ended)

@@ -7,8 +7,8 @@
 namespace mha_sink::arch {
 
 // kRows 32: v_mfma_f32_32x32x16_bf16 and _f16: 8 passes (32 clocks). Lane l of A holds row l % 32
-// and depth 8 * (l / 32) + 0..7, B likewise for its column; register r of C and D holds row 8 * (r
-// / 4) + 4 * (l / 32) + r % 4 of column l % 32.
+// and depth 8 * (l / 32) + 0..7, B likewise for its column; register r of C and D holds row
+// 8 * (r / 4) + 4 * (l / 32) + r % 4 of column l % 32.
 //
 // kRows 16: v_mfma_f32_16x16x32_bf16 and _f16, 4 passes. Lane l of A holds row l % 16 and depth
 // 8 * (l / 16) + 0..7; register r of C and D holds row 4 * (l / 16) + r of column l % 16.
@@ -21,8 +21,7 @@ namespace mha_sink::arch {
 //    before a barrier or settle(): a VALU write and an MFMA that reads it must be 2 wait states
 //    apart;
 //  * ready() stands between the last MFMA on C and any other use of it: clang 22 puts 12 wait
-//  states
-//    there, 8 after an MFMA of 4 passes.
+//    states there, 8 after an MFMA of 4 passes.
 #define MHA_SINK_MFMA(operands, ...)                           \
   do {                                                         \
     if constexpr (kRows == 32 && kDtype == Dtype::bf16) {      \

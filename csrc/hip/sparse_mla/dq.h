@@ -14,27 +14,14 @@
 
 namespace mha_sink::sparse_mla {
 
-// kHeads_ heads a workgroup, 16, 32 or 64.
-template <Dtype kDtype_, int kHeads_>
-struct DqConfig {
-  static constexpr Dtype kDtype = kDtype_;
-  static constexpr int kHeads = kHeads_;
-  static constexpr int kWaves = 4, kThreads = kWaves * kWaveSize;
-  using Heads = HeadBlock<min(kHeads, 32)>;
-  static constexpr int kHeadBlocks = kHeads / Heads::kHeads;
+template <Dtype kDtype, int kHeads>
+struct DqConfig : TokenConfig<kDtype, kHeads> {
+  using Base = TokenConfig<kDtype, kHeads>;
+  using Heads = typename Base::Heads;
+  using Base::kHeadBlocks, Base::kSlotBlocks, Base::kSlots;
 
-  // A wave computes S and dP of one head block and one of these slot blocks, then dQ of its head
-  // block, one part of D and all slot blocks.
-  static constexpr int kSlotBlocks = kWaves / kHeadBlocks;
-  static constexpr int kSlots = kSlotBlocks * kBlockSlots;
-  static constexpr int kWaveDimBlocks = kHeadDim / 32 / kSlotBlocks;  // of 32 columns
-
-  // Where the tile of slots leaves no room for dO in LDS, it is in registers; of 32 heads it then
-  // takes those that the next tile would need, which is loaded late.
+  // Where the tile of slots leaves no room for dO in LDS, it is in registers.
   static constexpr bool kGradientInLds = kHeadBlocks > 1;
-  static constexpr bool kPrefetch = kHeads != 32;
-  // Of 32 rows a wave, those that vector registers do not hold beside the operands of 16 heads.
-  static constexpr int kResidentRows = kHeads == 16 ? 12 : 0;
 
   struct LdsPlan {
     LdsTile<kSlots, kHeadDim> kv;

@@ -14,20 +14,11 @@
 
 namespace mha_sink::sparse_mla {
 
-// As DqConfig: a wave computes S of one head block and one slot block, then o of its head block,
-// one part of D and all slot blocks.
-template <Dtype kDtype_, int kHeads_>
-struct FwdConfig {
-  static constexpr Dtype kDtype = kDtype_;
-  static constexpr int kHeads = kHeads_;
-  static constexpr int kWaves = 4, kThreads = kWaves * kWaveSize;
-  using Heads = HeadBlock<min(kHeads, 32)>;
-  static constexpr int kHeadBlocks = kHeads / Heads::kHeads;
-  static constexpr int kSlotBlocks = kWaves / kHeadBlocks;
-  static constexpr int kSlots = kSlotBlocks * kBlockSlots;
-  static constexpr int kWaveDimBlocks = kHeadDim / 32 / kSlotBlocks;  // of 32 columns
-  static constexpr bool kPrefetch = kHeads != 32;
-  static constexpr int kResidentRows = kHeads == 16 ? 12 : 0;
+template <Dtype kDtype, int kHeads>
+struct FwdConfig : TokenConfig<kDtype, kHeads> {
+  using Base = TokenConfig<kDtype, kHeads>;
+  using Heads = typename Base::Heads;
+  using Base::kHeadBlocks, Base::kSlotBlocks, Base::kSlots;
 
   struct LdsPlan {
     LdsTile<kSlots, kHeadDim> kv;

@@ -118,4 +118,26 @@ struct HeadBlock {
   }
 };
 
+// What dq and fwd have in common: kHeads_ heads a workgroup, 16, 32 or 64.
+template <Dtype kDtype_, int kHeads_>
+struct TokenConfig {
+  static constexpr Dtype kDtype = kDtype_;
+  static constexpr int kHeads = kHeads_;
+  static constexpr int kWaves = 4, kThreads = kWaves * kWaveSize;
+  using Heads = HeadBlock<min(kHeads, 32)>;
+  static constexpr int kHeadBlocks = kHeads / Heads::kHeads;
+
+  // A wave computes the scores of one head block and one of these slot blocks, then what is summed
+  // over slots for its head block, one part of D and all slot blocks.
+  static constexpr int kSlotBlocks = kWaves / kHeadBlocks;
+  static constexpr int kSlots = kSlotBlocks * kBlockSlots;
+  static constexpr int kWaveDimBlocks = kHeadDim / 32 / kSlotBlocks;  // of 32 columns
+
+  // Whether the next tile of slots is loaded beside the products of this one. The operands of 32
+  // heads leave no registers for it.
+  static constexpr bool kPrefetch = kHeads != 32;
+  // Of 32 rows a wave, those that vector registers do not hold beside the operands of 16 heads.
+  static constexpr int kResidentRows = kHeads == 16 ? 12 : 0;
+};
+
 }  // namespace mha_sink::sparse_mla
